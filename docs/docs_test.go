@@ -16,7 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/rules"
@@ -150,7 +150,7 @@ func TestSafetyTable(t *testing.T) {
 
 // TestFieldsAreExplained: what a change of a field does is said for each field, and for none that does not exist.
 func TestFieldsAreExplained(t *testing.T) {
-	spec := fields(reflect.TypeFor[v1alpha1.EtcdClusterSpec](), "")
+	spec := fields(reflect.TypeFor[v1beta1.EtcdClusterSpec](), "")
 	said := map[string]bool{}
 	for _, row := range table(t, "docs/how-to/change.md", "Change a field") {
 		for _, m := range code.FindAllStringSubmatch(row[0], -1) {

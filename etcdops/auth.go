@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/users"
 )
@@ -221,10 +221,10 @@ func carryOutChange(ctx context.Context, etcd clientv3.Auth, change users.Change
 	return err
 }
 
-var permissionTypes = map[v1alpha1.Access]clientv3.PermissionType{
-	v1alpha1.Read:      clientv3.PermissionType(clientv3.PermRead),
-	v1alpha1.Write:     clientv3.PermissionType(clientv3.PermWrite),
-	v1alpha1.ReadWrite: clientv3.PermissionType(clientv3.PermReadWrite),
+var permissionTypes = map[v1beta1.Access]clientv3.PermissionType{
+	v1beta1.Read:      clientv3.PermissionType(clientv3.PermRead),
+	v1beta1.Write:     clientv3.PermissionType(clientv3.PermWrite),
+	v1beta1.ReadWrite: clientv3.PermissionType(clientv3.PermReadWrite),
 }
 
 // wasOvertaken reports whether etcd refused because it is so already, or because what we wanted to change is gone.

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/users"
 )
 
@@ -105,10 +105,10 @@ func (e *Etcd) readRole(ctx context.Context, client *clientv3.Client, name strin
 	return permits, err
 }
 
-var accesses = map[authpb.Permission_Type]v1alpha1.Access{
-	authpb.Permission_READ:      v1alpha1.Read,
-	authpb.Permission_WRITE:     v1alpha1.Write,
-	authpb.Permission_READWRITE: v1alpha1.ReadWrite,
+var accesses = map[authpb.Permission_Type]v1beta1.Access{
+	authpb.Permission_READ:      v1beta1.Read,
+	authpb.Permission_WRITE:     v1beta1.Write,
+	authpb.Permission_READWRITE: v1beta1.ReadWrite,
 }
 
 // readUser is what a user has; nothing when it has just been deleted.

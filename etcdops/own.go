@@ -8,7 +8,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/etcdops/token"
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/users"
@@ -25,7 +25,7 @@ type Own struct {
 
 // OwnOf is how the members of this cluster are reached, by what its Secrets hold (nil for one that is not there). TLS
 // is nil without Quorate's certificate. The error says what is wrong with that, and holds nothing of what is in it.
-func OwnOf(c *v1alpha1.EtcdCluster, secret func(name string) map[string][]byte) (Own, error) {
+func OwnOf(c *v1beta1.EtcdCluster, secret func(name string) map[string][]byte) (Own, error) {
 	o := Own{
 		Password: func(name, key string) (string, error) {
 			found := string(secret(name)[key])

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
@@ -34,7 +34,7 @@ func refusedByNone(t *testing.T, spec map[string]any) {
 	t.Helper()
 	text, err := yaml.Marshal(spec)
 	require.NoError(t, err)
-	var s v1alpha1.EtcdClusterSpec
+	var s v1beta1.EtcdClusterSpec
 	require.NoError(t, yaml.UnmarshalStrict(text, &s), string(text))
 	assert.NoError(t, defaults.Validate(&s, observation.Settings{}), string(text))
 	assert.NoError(t, defaults.ValidateRoom(&s), string(text))

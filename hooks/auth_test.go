@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -21,14 +21,14 @@ func asking() observation.Observation {
 	o := serve(3)
 	o.Now = time.Date(2026, 1, 2, 3, 5, 0, 0, time.UTC) // far from the slow look
 	all := ""
-	o.Cluster.Spec.Auth = &v1alpha1.AuthSpec{
+	o.Cluster.Spec.Auth = &v1beta1.AuthSpec{
 		Enabled: true,
-		Roles: []v1alpha1.RoleSpec{{Name: "all",
-			Permissions: []v1alpha1.Permission{{Access: v1alpha1.ReadWrite, Prefix: &all}}}},
-		Users: []v1alpha1.UserSpec{
-			{Name: "app", Roles: []string{"all"}, Credential: v1alpha1.CredentialCertificate},
+		Roles: []v1beta1.RoleSpec{{Name: "all",
+			Permissions: []v1beta1.Permission{{Access: v1beta1.ReadWrite, Prefix: &all}}}},
+		Users: []v1beta1.UserSpec{
+			{Name: "app", Roles: []string{"all"}, Credential: v1beta1.CredentialCertificate},
 			{Name: "ops", Roles: []string{"all"}},
-			{Name: "own", PasswordSecretRef: &v1alpha1.SecretKeyRef{Name: "mine"}},
+			{Name: "own", PasswordSecretRef: &v1beta1.SecretKeyRef{Name: "mine"}},
 		},
 	}
 	o.Related.Secrets = map[string]*observation.Secret{"mine": {Keys: []string{"password"}}}
@@ -51,7 +51,7 @@ func called(t *testing.T, o *observation.Observation) (decision.Decision, decisi
 }
 
 func condition(o observation.Observation) string {
-	c := meta.FindStatusCondition(o.Cluster.Status.Conditions, v1alpha1.Authorized)
+	c := meta.FindStatusCondition(o.Cluster.Status.Conditions, v1beta1.Authorized)
 	return c.Reason + ": " + c.Message
 }
 
@@ -82,7 +82,7 @@ func TestUsersAndRolesAreAppliedOnce(t *testing.T) {
 
 	forgetful := o
 	forgetful.Cluster = o.Cluster.DeepCopy()
-	forgetful.Cluster.Status.Internal = v1alpha1.InternalStatus{}
+	forgetful.Cluster.Status.Internal = v1beta1.InternalStatus{}
 	_, step = called(t, &forgetful)
 	assert.Equal(t, want.Want.Hash(), step.(decision.Authorize).Want.Hash(), "without its memory it looks once more")
 	assert.Equal(t, before, o.Cluster.Status)
@@ -143,8 +143,8 @@ func TestWrongFieldsAreNamedAndStopNothingElse(t *testing.T) {
 			o.Related.Secrets["mine"] = &observation.Secret{Keys: []string{"pass"}}
 		},
 		"spec.auth.roles[0].permissions[0].ra": func(o *observation.Observation) {
-			o.Cluster.Spec.Auth.Roles[0].Permissions[0] = v1alpha1.Permission{Access: v1alpha1.Read,
-				Range: &v1alpha1.KeyRange{From: "b", To: "a"}}
+			o.Cluster.Spec.Auth.Roles[0].Permissions[0] = v1beta1.Permission{Access: v1beta1.Read,
+				Range: &v1beta1.KeyRange{From: "b", To: "a"}}
 		},
 	} {
 		o := appliedAuth(t)
@@ -186,7 +186,7 @@ func byPassword(t *testing.T) observation.Observation {
 		called(t, &o)
 	}
 	require.Contains(t, condition(o), "Enabled")
-	o.Cluster.Spec.TLS.ClientAuth = v1alpha1.ClientAuthNone
+	o.Cluster.Spec.TLS.ClientAuth = v1beta1.ClientAuthNone
 	return o
 }
 
@@ -214,12 +214,12 @@ func open(o *observation.Observation, name string) {
 }
 
 func TestClientAuthNeedsAuth(t *testing.T) {
-	for name, change := range map[string]func(*v1alpha1.EtcdClusterSpec){
-		"no auth":            func(s *v1alpha1.EtcdClusterSpec) { s.Auth = nil },
-		"auth off":           func(s *v1alpha1.EtcdClusterSpec) { s.Auth.Enabled = false },
-		"plain text":         func(s *v1alpha1.EtcdClusterSpec) { s.TLS.Mode = v1alpha1.TLSDisabled },
-		"another word":       func(s *v1alpha1.EtcdClusterSpec) { s.TLS.ClientAuth = "Optional" },
-		"a certificate user": func(s *v1alpha1.EtcdClusterSpec) { s.Auth.Users[0].Credential = "Certificate" },
+	for name, change := range map[string]func(*v1beta1.EtcdClusterSpec){
+		"no auth":            func(s *v1beta1.EtcdClusterSpec) { s.Auth = nil },
+		"auth off":           func(s *v1beta1.EtcdClusterSpec) { s.Auth.Enabled = false },
+		"plain text":         func(s *v1beta1.EtcdClusterSpec) { s.TLS.Mode = v1beta1.TLSDisabled },
+		"another word":       func(s *v1beta1.EtcdClusterSpec) { s.TLS.ClientAuth = "Optional" },
+		"a certificate user": func(s *v1beta1.EtcdClusterSpec) { s.Auth.Users[0].Credential = "Certificate" },
 	} {
 		o := byPassword(t)
 		require.NoError(t, defaults.Validate(&o.Cluster.Spec, o.Settings))
@@ -244,11 +244,11 @@ func TestAuthGoesOffOnceAllAskForCertificates(t *testing.T) {
 	assert.Equal(t, "demo-client-tls", d.Status.Connection.CASecretRef.Name)
 	require.NoError(t, verify(o, d))
 	assert.Equal(t, "Converged", d.Reason.Rule)
-	assert.Equal(t, v1alpha1.ClientAuthNone, d.Status.TLS.ClientAuth)
+	assert.Equal(t, v1beta1.ClientAuthNone, d.Status.TLS.ClientAuth)
 	assert.Contains(t, d.Children.Policies[0].Spec.Ingress[0].From[1].PodSelector.MatchLabels, "app.kubernetes.io/name",
 		"Quorate comes to the peers' door")
 
-	o.Cluster.Spec.TLS.ClientAuth, o.Cluster.Spec.Auth.Enabled = v1alpha1.ClientAuthRequired, false
+	o.Cluster.Spec.TLS.ClientAuth, o.Cluster.Spec.Auth.Enabled = v1beta1.ClientAuthRequired, false
 	d = Decide(o)
 	require.NoError(t, verify(o, d))
 	assert.Nil(t, d.Step)
@@ -287,11 +287,11 @@ func TestMemberWithAnotherTokenKeyIsRestarted(t *testing.T) {
 // them for no certificate either, as soon as an external member has told that auth is on.
 func TestExternalMembersTellThatAuthIsOn(t *testing.T) {
 	o := besideThree(1)
-	o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSAuto, ClientAuth: v1alpha1.ClientAuthNone}
-	o.Cluster.Spec.Auth = &v1alpha1.AuthSpec{Enabled: true}
+	o.Cluster.Spec.TLS = v1beta1.TLSSpec{Mode: v1beta1.TLSAuto, ClientAuth: v1beta1.ClientAuthNone}
+	o.Cluster.Spec.Auth = &v1beta1.AuthSpec{Enabled: true}
 	withCertificates(&o)
 	o.Cluster.Spec.Bootstrap.External.Endpoints = []string{"https://old-0:2379"}
-	o.Cluster.Spec.Bootstrap.External.CASecretRef = v1alpha1.SecretRef{Name: "former"}
+	o.Cluster.Spec.Bootstrap.External.CASecretRef = v1beta1.SecretRef{Name: "former"}
 	for _, e := range facts.Endpoints(o) {
 		assert.Equal(t, e.External, e.AsksAuth)
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -139,10 +139,10 @@ func TestOwnCertificatesAreLookedAtBeforeAnyPodIsTouched(t *testing.T) {
 		for from, to := range given {
 			o.Related.Secrets[to] = o.Children.Secrets[from]
 		}
-		o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSSecrets,
-			Secrets: &v1alpha1.SecretsTLS{ServerSecretRef: v1alpha1.SecretRef{Name: "mine"},
-				PeerSecretRef:     v1alpha1.SecretRef{Name: "ours"},
-				OperatorSecretRef: v1alpha1.SecretRef{Name: "quorates"}}}
+		o.Cluster.Spec.TLS = v1beta1.TLSSpec{Mode: v1beta1.TLSSecrets,
+			Secrets: &v1beta1.SecretsTLS{ServerSecretRef: v1beta1.SecretRef{Name: "mine"},
+				PeerSecretRef:     v1beta1.SecretRef{Name: "ours"},
+				OperatorSecretRef: v1beta1.SecretRef{Name: "quorates"}}}
 		return o
 	}
 	d := Decide(good())
@@ -211,19 +211,19 @@ func TestTheLeadershipGoesToAMemberThatStays(t *testing.T) {
 	assert.Equal(t, decision.MoveLeader{To: 3, Name: "demo-2"}, rules.HandOver(f, f.Find("demo-0")))
 }
 
-var fromCertManager = v1alpha1.TLSSpec{Mode: v1alpha1.TLSCertManager,
-	CertManager: &v1alpha1.CertManagerTLS{IssuerRef: v1alpha1.IssuerRef{Name: "ours"}}}
+var fromCertManager = v1beta1.TLSSpec{Mode: v1beta1.TLSCertManager,
+	CertManager: &v1beta1.CertManagerTLS{IssuerRef: v1beta1.IssuerRef{Name: "ours"}}}
 
 // issued is a cluster of n voters that serves with certificates of an issuer's.
 func issued(n int) observation.Observation {
 	o := serve(n)
-	provide(&o, v1alpha1.TLSCertManager)
+	provide(&o, v1beta1.TLSCertManager)
 	observeIssued(&o, Decide(o))
 	return o
 }
 
 // provide makes the cluster one whose certificates come from others, and have from its beginning.
-func provide(o *observation.Observation, from v1alpha1.TLSMode) {
+func provide(o *observation.Observation, from v1beta1.TLSMode) {
 	if o.Related.Secrets != nil || o.Children.Secrets == nil {
 		return
 	}
@@ -237,11 +237,11 @@ func provide(o *observation.Observation, from v1alpha1.TLSMode) {
 			}
 		}
 	}
-	o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: from,
-		Secrets: &v1alpha1.SecretsTLS{ServerSecretRef: v1alpha1.SecretRef{Name: "demo-server-tls"},
-			PeerSecretRef:     v1alpha1.SecretRef{Name: "demo-peer-tls"},
-			OperatorSecretRef: v1alpha1.SecretRef{Name: "demo-operator-tls"}}}
-	if from == v1alpha1.TLSCertManager {
+	o.Cluster.Spec.TLS = v1beta1.TLSSpec{Mode: from,
+		Secrets: &v1beta1.SecretsTLS{ServerSecretRef: v1beta1.SecretRef{Name: "demo-server-tls"},
+			PeerSecretRef:     v1beta1.SecretRef{Name: "demo-peer-tls"},
+			OperatorSecretRef: v1beta1.SecretRef{Name: "demo-operator-tls"}}}
+	if from == v1beta1.TLSCertManager {
 		o.Cluster.Spec.TLS, o.Children.Certificates = fromCertManager, map[string]*decision.CertManagerCertificate{}
 	}
 	issue(o, authority("A", "a"), authority("A", "a"))
@@ -326,7 +326,7 @@ func TestCertManagerIsAskedForEveryLeaf(t *testing.T) {
 		assert.Equal(t, c.Name, c.Spec.SecretName)
 		assert.Equal(t, map[string]string{objects.LabelCluster: "demo"}, c.Spec.SecretTemplate.Labels,
 			"so that the hook customize finds it")
-		assert.Equal(t, v1alpha1.IssuerRef{Name: "ours", Kind: "Issuer", Group: "cert-manager.io"}, c.Spec.IssuerRef)
+		assert.Equal(t, v1beta1.IssuerRef{Name: "ours", Kind: "Issuer", Group: "cert-manager.io"}, c.Spec.IssuerRef)
 		assert.Equal(t, "Always", c.Spec.PrivateKey.RotationPolicy)
 	}
 	assert.Equal(t, []string{"demo-client-tls", "demo-operator-tls", "demo-peer-tls", "demo-server-tls"}, asked)
@@ -413,19 +413,19 @@ func TestQuoratesOwnCertificateIsRefused(t *testing.T) {
 // looked after as before, and advised; another one is not begun with.
 func TestAnIssuerThatIsSharedIsRefused(t *testing.T) {
 	for _, c := range []struct {
-		ref              v1alpha1.IssuerRef
+		ref              v1beta1.IssuerRef
 		allowed, refused bool
 	}{
-		{v1alpha1.IssuerRef{Name: "ours"}, false, false},
-		{v1alpha1.IssuerRef{Name: "ours", Kind: "Issuer", Group: "cert-manager.io"}, false, false},
-		{v1alpha1.IssuerRef{Name: "ours", Kind: "ClusterIssuer"}, false, true},
-		{v1alpha1.IssuerRef{Name: "ours", Kind: "ClusterIssuer"}, true, false},
-		{v1alpha1.IssuerRef{Name: "ours", Kind: "Issuer", Group: "awspca.cert-manager.io"}, false, true},
-		{v1alpha1.IssuerRef{Name: "ours", Kind: "VaultIssuer", Group: "example.com"}, true, false},
+		{v1beta1.IssuerRef{Name: "ours"}, false, false},
+		{v1beta1.IssuerRef{Name: "ours", Kind: "Issuer", Group: "cert-manager.io"}, false, false},
+		{v1beta1.IssuerRef{Name: "ours", Kind: "ClusterIssuer"}, false, true},
+		{v1beta1.IssuerRef{Name: "ours", Kind: "ClusterIssuer"}, true, false},
+		{v1beta1.IssuerRef{Name: "ours", Kind: "Issuer", Group: "awspca.cert-manager.io"}, false, true},
+		{v1beta1.IssuerRef{Name: "ours", Kind: "VaultIssuer", Group: "example.com"}, true, false},
 	} {
 		o := fresh(3)
-		o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSCertManager,
-			CertManager: &v1alpha1.CertManagerTLS{IssuerRef: c.ref}}
+		o.Cluster.Spec.TLS = v1beta1.TLSSpec{Mode: v1beta1.TLSCertManager,
+			CertManager: &v1beta1.CertManagerTLS{IssuerRef: c.ref}}
 		o.Children.ConfigMaps, o.Children.Certificates = nil, map[string]*decision.CertManagerCertificate{}
 		o.Settings.SharedIssuers = c.allowed
 		d := Decide(o)
@@ -439,7 +439,7 @@ func TestAnIssuerThatIsSharedIsRefused(t *testing.T) {
 	}
 
 	o := serve(3)
-	provide(&o, v1alpha1.TLSCertManager)
+	provide(&o, v1beta1.TLSCertManager)
 	o.Cluster.Spec.TLS.CertManager.IssuerRef.Kind = "ClusterIssuer"
 	o.Settings.SharedIssuers = true
 	d := Decide(o)
@@ -451,7 +451,7 @@ func TestAnIssuerThatIsSharedIsRefused(t *testing.T) {
 	o.Settings.SharedIssuers = false
 	d = Decide(o)
 	assert.NotEqual(t, "Unsupported", d.Reason.Rule)
-	assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Advised).Message, "ClusterIssuer ours")
+	assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1beta1.Advised).Message, "ClusterIssuer ours")
 	o.Cluster.Spec.TLS.CertManager.IssuerRef.Name = "another"
 	assert.Equal(t, "Unsupported", Decide(o).Reason.Rule)
 }
@@ -493,7 +493,7 @@ func TestWhatPodsNeed(t *testing.T) {
 			t.Run(name+" on "+medium, func(t *testing.T) {
 				o := serve(3)
 				on(&o)
-				provide(&o, v1alpha1.TLSCertManager)
+				provide(&o, v1beta1.TLSCertManager)
 				observeIssued(&o, Decide(o))
 				lack(&o)
 				o.Children.Pods["demo-0"].Status.Phase = corev1.PodFailed

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -23,12 +23,12 @@ import (
 
 // former is a new cluster that should begin with claims, whose pods have told this of them, in their order; nil for
 // nothing yet.
-func former(t *testing.T, c v1alpha1.FormerClaims, told ...*stores.Inspection) (observation.Observation,
+func former(t *testing.T, c v1beta1.FormerClaims, told ...*stores.Inspection) (observation.Observation,
 	decision.Decision) {
 	t.Helper()
 	o := fresh(3)
-	o.Cluster.Spec.Storage.Medium = v1alpha1.Persistent
-	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Claims: &c}
+	o.Cluster.Spec.Storage.Medium = v1beta1.Persistent
+	o.Cluster.Spec.Bootstrap = &v1beta1.Bootstrap{Claims: &c}
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
 	require.Len(t, d.Children.Pods, len(c.Names), "a pod for each claim")
@@ -66,16 +66,16 @@ func recorded(d decision.Decision) bool { return len(d.Children.ConfigMaps) > 0 
 
 // TestClaimsThatAreThere: what is done by what the claims hold.
 func TestClaimsThatAreThere(t *testing.T) {
-	two := v1alpha1.FormerClaims{Names: []string{"data-former-0", "data-former-1"}}
-	one := v1alpha1.FormerClaims{Names: two.Names[:1]}
-	anyway := v1alpha1.FormerClaims{Names: two.Names[:1], WithoutQuorum: true}
+	two := v1beta1.FormerClaims{Names: []string{"data-former-0", "data-former-1"}}
+	one := v1beta1.FormerClaims{Names: two.Names[:1]}
+	anyway := v1beta1.FormerClaims{Names: two.Names[:1], WithoutQuorum: true}
 	damaged := &stores.Inspection{Reason: "Damaged", Error: "the log ends midway"}
 	other, promoted, unknown := holds("b", 9, 9), holds("a", 2, 7), holds("a", 2, 7)
 	other.ClusterID = "c2"
 	promoted.Electorates = [][]string{{"a"}, {"a", "b", "c"}} // etcd 3.5 has not written that learners became voters
 	unknown.Members, unknown.Electorates = nil, nil
 	for name, c := range map[string]struct {
-		claims  v1alpha1.FormerClaims
+		claims  v1beta1.FormerClaims
 		told    []*stores.Inspection
 		begins  bool
 		says    string
@@ -126,7 +126,7 @@ func TestClaimsThatAreThere(t *testing.T) {
 
 // TestClaimsAreCopied: the first member is filled from the claim that is ahead, which it mounts for reading.
 func TestClaimsAreCopied(t *testing.T) {
-	o, d := former(t, v1alpha1.FormerClaims{Names: []string{"demo-0", "demo-4"}, Path: "default.etcd", WAL: true},
+	o, d := former(t, v1beta1.FormerClaims{Names: []string{"demo-0", "demo-4"}, Path: "default.etcd", WAL: true},
 		holds("a", 2, 7), holds("b", 2, 8))
 	require.Len(t, d.Children.ConfigMaps, 1)
 	assert.Contains(t, recordOf(d).Initial, "demo-5")
@@ -157,18 +157,18 @@ func TestClaimsAreCopied(t *testing.T) {
 
 // TestClaimsAreLookedAtAgain: by a pod that ended without a word, and when the spec names others.
 func TestClaimsAreLookedAtAgain(t *testing.T) {
-	o, _ := former(t, v1alpha1.FormerClaims{Names: []string{"data-former-0"}},
+	o, _ := former(t, v1beta1.FormerClaims{Names: []string{"data-former-0"}},
 		&stores.Inspection{Reason: "Failed", Error: "the database is in use"})
 	pass(&o, now.Add(facts.InspectAgain-time.Second))
 	assert.Len(t, Decide(o).Children.Pods, 1)
 	pass(&o, now.Add(facts.InspectAgain))
 	assert.Empty(t, Decide(o).Children.Pods, "it goes, and then there is another")
 
-	o, _ = former(t, v1alpha1.FormerClaims{Names: []string{"data-former-0"}}, holds("a", 2, 7))
-	for _, edit := range []func(*v1alpha1.FormerClaims){
-		func(c *v1alpha1.FormerClaims) { c.Names = []string{"data-former-1"} },
-		func(c *v1alpha1.FormerClaims) { c.Path = "default.etcd" },
-		func(c *v1alpha1.FormerClaims) { c.WAL = true },
+	o, _ = former(t, v1beta1.FormerClaims{Names: []string{"data-former-0"}}, holds("a", 2, 7))
+	for _, edit := range []func(*v1beta1.FormerClaims){
+		func(c *v1beta1.FormerClaims) { c.Names = []string{"data-former-1"} },
+		func(c *v1beta1.FormerClaims) { c.Path = "default.etcd" },
+		func(c *v1beta1.FormerClaims) { c.WAL = true },
 	} {
 		edited := o
 		edited.Cluster = o.Cluster.DeepCopy()
@@ -181,19 +181,19 @@ func TestClaimsAreLookedAtAgain(t *testing.T) {
 
 // TestClaimsTheAPIServerLetThrough are refused by us.
 func TestClaimsTheAPIServerLetThrough(t *testing.T) {
-	for name, edit := range map[string]func(*v1alpha1.EtcdClusterSpec){
-		"Persistent": func(s *v1alpha1.EtcdClusterSpec) { s.Storage.Medium = v1alpha1.Memory },
-		"is empty":   func(s *v1alpha1.EtcdClusterSpec) { s.Bootstrap.Claims.Names = nil },
-		"not a path": func(s *v1alpha1.EtcdClusterSpec) { s.Bootstrap.Claims.Path = "../../etc" },
+	for name, edit := range map[string]func(*v1beta1.EtcdClusterSpec){
+		"Persistent": func(s *v1beta1.EtcdClusterSpec) { s.Storage.Medium = v1beta1.Memory },
+		"is empty":   func(s *v1beta1.EtcdClusterSpec) { s.Bootstrap.Claims.Names = nil },
+		"not a path": func(s *v1beta1.EtcdClusterSpec) { s.Bootstrap.Claims.Path = "../../etc" },
 	} {
 		o := fresh(3)
-		o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Claims: &v1alpha1.FormerClaims{Names: []string{"data-former-0"}}}
+		o.Cluster.Spec.Bootstrap = &v1beta1.Bootstrap{Claims: &v1beta1.FormerClaims{Names: []string{"data-former-0"}}}
 		edit(&o.Cluster.Spec)
 		d := Decide(o)
 		assert.Equal(t, "Unsupported", d.Reason.Rule)
 		assert.Contains(t, d.Reason.Message, name)
 		assert.Empty(t, d.Children.Pods)
-		assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled))
+		assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1beta1.Stalled))
 	}
 }
 
@@ -202,7 +202,7 @@ func unborn(since time.Duration, what ...func(o *observation.Observation, pod *c
 	o := serve(1)
 	neverQuorate(&o)
 	o.Etcd, o.Health["demo-0"] = nil, observation.Health{Err: "no answer in time"}
-	o.Cluster.Status = v1alpha1.EtcdClusterStatus{}
+	o.Cluster.Status = v1beta1.EtcdClusterStatus{}
 	pod := o.Children.Pods["demo-0"]
 	pod.CreationTimestamp = metav1.NewTime(now.Add(-since - time.Hour))
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd,
@@ -272,13 +272,13 @@ func TestABootstrapThatStalls(t *testing.T) {
 		"from a snapshot": {unborn(time.Hour, began(bySnapshot)),
 			"beginning again: delete the EtcdCluster and create it again", true},
 		"from a restored one": {unborn(time.Hour, began(byRestore), func(o *observation.Observation, _ *corev1.Pod) {
-			askRestore(o, "one", v1alpha1.RestoreOperation{})
+			askRestore(o, "one", v1beta1.RestoreOperation{})
 		}), "beginning again: create another EtcdOperation of type Restore", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Decide(c.o)
 			require.Equal(t, "Start", d.Reason.Rule)
-			degraded := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Degraded)
+			degraded := meta.FindStatusCondition(d.Status.Conditions, v1beta1.Degraded)
 			if c.says == "" {
 				assert.Equal(t, "starting demo-0", d.Reason.Message)
 				assert.Equal(t, metav1.ConditionFalse, degraded.Status)

@@ -44,7 +44,7 @@
 //
 // What all of them use:
 //
-//	api/v1alpha1    the types that people write
+//	api/v1beta1    the types that people write
 //	objects         names, labels and annotations, what is in every pod of ours, images, pieces of messages
 //	stores          how pods come to a store of snapshots, what its URL may be, what programs in pods report
 //	users           users and roles as declared, and the plan to get there

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
@@ -18,13 +18,13 @@ func TestOracleOfBootstraps(t *testing.T) {
 	claim := observation.Remain{Kind: "PersistentVolumeClaim", Name: "demo-0"}
 	for name, c := range map[string]struct {
 		remain observation.Remain
-		spec   *v1alpha1.Bootstrap
+		spec   *v1beta1.Bootstrap
 		seen   []string
 		says   string
 	}{
 		"a claim":              {claim, nil, nil, "the spec says of no data"},
 		"a record":             {observation.Remain{Kind: "ConfigMap", Name: "demo-epoch-1"}, nil, nil, "beside the record"},
-		"a number":             {claim, &v1alpha1.Bootstrap{}, nil, "S9: demo-0 has the number"},
+		"a number":             {claim, &v1beta1.Bootstrap{}, nil, "S9: demo-0 has the number"},
 		"what was seen before": {observation.Remain{}, nil, []string{"demo-0"}, "after [demo-0] of a backup"},
 	} {
 		o := fresh(3)

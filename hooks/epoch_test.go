@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -58,15 +58,15 @@ func seedWith(o *observation.Observation, name string, report stores.Restore) {
 }
 
 // verified is an EtcdSnapshot that was restored on trial.
-func verified(o *observation.Observation, name, clusterID string, age time.Duration) *v1alpha1.EtcdSnapshot {
-	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
-		Spec: v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
-			Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}}}
-	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://bucket/" + name,
+func verified(o *observation.Observation, name, clusterID string, age time.Duration) *v1beta1.EtcdSnapshot {
+	s := &v1beta1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+		Spec: v1beta1.EtcdSnapshotSpec{ClusterRef: v1beta1.ClusterRef{Name: "demo"},
+			Store: v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "bucket"}}}}
+	s.Status = v1beta1.EtcdSnapshotStatus{Phase: v1beta1.SnapshotSucceeded, URI: "s3://bucket/" + name,
 		SHA256: "sum of " + name, ClusterID: clusterID,
 		CompletionTime: metav1.NewTime(now.Add(-age)), VerificationTime: metav1.NewTime(now.Add(-age))}
 	if o.Related.Snapshots == nil {
-		o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}
+		o.Related.Snapshots = map[string]*v1beta1.EtcdSnapshot{}
 	}
 	o.Related.Snapshots[name] = s
 	return s
@@ -146,7 +146,7 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 			f := facts.New(o)
 			f.Epoch.Snapshot = c.origin
 			for asked, want := range map[bool]string{false: c.byItself, true: c.asked} {
-				from, why := f.WayBack(v1alpha1.RecoverFromSnapshot, asked)
+				from, why := f.WayBack(v1beta1.RecoverFromSnapshot, asked)
 				if strings.HasPrefix(want, "s3://") {
 					assert.Empty(t, why, asked)
 					assert.Equal(t, want, from.Snapshot.URL, asked)
@@ -158,25 +158,25 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 	}
 	f := facts.New(serve(3))
 	f.Epoch.Snapshot, f.Epoch.Sum, f.Epoch.Until = origin, "found by the first member", 4711
-	from, _ := f.WayBack(v1alpha1.RecoverFromSnapshot, false)
+	from, _ := f.WayBack(v1beta1.RecoverFromSnapshot, false)
 	assert.Equal(t, "found by the first member", from.Snapshot.SHA256, "what is there now may be something else")
 	assert.Empty(t, origin.SHA256)
 	assert.Equal(t, int64(4711), from.Snapshot.Until, "as much of the stream as it began with")
 	o := serve(3)
 	verified(&o, "other", "", time.Minute)
-	from, _ = facts.New(o).WayBack(v1alpha1.RecoverFromSnapshot, true)
+	from, _ = facts.New(o).WayBack(v1beta1.RecoverFromSnapshot, true)
 	assert.Empty(t, from.Snapshot.Tail, "it is not known of which etcd a stream would be")
 }
 
 // inspecting is a cluster of three that lost its quorum by this data, while the volumes that are left are looked at.
-func inspecting(t *testing.T, recovery v1alpha1.Recovery, lost ...string) observation.Observation {
+func inspecting(t *testing.T, recovery v1beta1.Recovery, lost ...string) observation.Observation {
 	o := serve(3)
 	o.Cluster.Spec.Recovery = recovery
 	for _, name := range lost {
 		lose(&o, name)
 	}
 	loseQuorum(&o)
-	askRecover(&o, v1alpha1.RecoverFromSurvivor, 1)
+	askRecover(&o, v1beta1.RecoverFromSurvivor, 1)
 	for range 8 {
 		goOn(t, &o)
 		for _, name := range []string{"demo-0", "demo-1", "demo-2"} { // the nodes answer
@@ -212,7 +212,7 @@ func TestAMajorityThatHasToldIsEnough(t *testing.T) {
 		voters []int
 		goesOn bool
 	}{{[]int{0, 1, 2}, true}, {[]int{0, 1}, true}, {[]int{0, 2}, false}, {[]int{0, 2, 3}, false}, {nil, false}} {
-		o := inspecting(t, v1alpha1.Recovery{})
+		o := inspecting(t, v1beta1.Recovery{})
 		past(&o, record.Past{ClusterID: 0xc1, Voters: c.voters})
 		tell(&o, "demo-0", stores.Inspection{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 		tell(&o, "demo-1", stores.Inspection{LastTerm: 2, LastIndex: 9, ClusterID: "c1"})
@@ -233,14 +233,14 @@ func TestWhoseVolumesCount(t *testing.T) {
 			"of etcd cluster c1; to continue without those to leave out, kubectl annotate -n default pvc/<name> " +
 			"etcd.quorate.dev/failed-member=true",
 	} {
-		o := inspecting(t, v1alpha1.Recovery{})
+		o := inspecting(t, v1beta1.Recovery{})
 		past(&o, record.Past{ClusterID: cluster})
 		tell(&o, "demo-0", stores.Inspection{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 		tell(&o, "demo-1", stores.Inspection{LastTerm: 3, LastIndex: 5, ClusterID: "bad"})
 		tell(&o, "demo-2", stores.Inspection{LastTerm: 1, LastIndex: 9, ClusterID: "c1"})
 		assert.Equal(t, want, goOn(t, &o).Reason.Message)
 	}
-	o := inspecting(t, v1alpha1.Recovery{})
+	o := inspecting(t, v1beta1.Recovery{})
 	assert.Equal(t, map[int]record.Past{1: {ClusterID: 0xc1}},
 		recordtest.Says(o.Children.ConfigMaps["demo-epoch-2"]).Past,
 		"it is known from the record, and who voted is not")
@@ -363,33 +363,33 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 // TestWhatAnEpochIsFilledFrom: what the program that fills the first member is told, and which members have pods until
 // it has reported. What is not known before, it decides: the others are filled with the same.
 func TestWhatAnEpochIsFilledFrom(t *testing.T) {
-	bucket := &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}
-	other := &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "copy", Prefix: "far", Region: "eu-west-1"}}
-	base := v1alpha1.SnapshotRef{Name: "base"}
+	bucket := &v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "bucket"}}
+	other := &v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "copy", Prefix: "far", Region: "eu-west-1"}}
+	base := v1beta1.SnapshotRef{Name: "base"}
 	for name, c := range map[string]struct {
-		from  v1alpha1.SnapshotSource
+		from  v1beta1.SnapshotSource
 		told  []string // by a part of each argument
 		not   string
 		pods  int
 		noted string // of the report, for the other members
 	}{
-		"a copy of a snapshot": {v1alpha1.SnapshotSource{SnapshotRef: base, Store: other},
+		"a copy of a snapshot": {v1beta1.SnapshotSource{SnapshotRef: base, Store: other},
 			[]string{"--url=s3://copy/far/demo/base.db?region=eu-west-1", "--sha256=sum of base"}, "--tail", 6, ""},
-		"a URL": {v1alpha1.SnapshotSource{Artifact: "latest.db", Store: bucket}, nil, "--sha256", 4,
+		"a URL": {v1beta1.SnapshotSource{Artifact: "latest.db", Store: bucket}, nil, "--sha256", 4,
 			objects.AnnotationSHA256},
-		"until a revision": {v1alpha1.SnapshotSource{SnapshotRef: base, Until: &v1alpha1.Until{Revision: 4711}},
+		"until a revision": {v1beta1.SnapshotSource{SnapshotRef: base, Until: &v1beta1.Until{Revision: 4711}},
 			[]string{"--tail-url=", "/tail/c1", "--until-revision=4711"}, "", 6, ""},
-		"until a time": {v1alpha1.SnapshotSource{SnapshotRef: base,
-			Until: &v1alpha1.Until{Time: "2026-11-22T14:59:00.25+01:00"}},
+		"until a time": {v1beta1.SnapshotSource{SnapshotRef: base,
+			Until: &v1beta1.Until{Time: "2026-11-22T14:59:00.25+01:00"}},
 			[]string{"--until-time=2026-11-22T13:59:00.25Z"}, "--until-revision", 4, objects.AnnotationUntil},
-		"a stream that is written still": {v1alpha1.SnapshotSource{Artifact: "shop/demo/base.db", Store: bucket,
-			Until: &v1alpha1.Until{Latest: true, ClusterID: "c1"}},
+		"a stream that is written still": {v1beta1.SnapshotSource{Artifact: "shop/demo/base.db", Store: bucket,
+			Until: &v1beta1.Until{Latest: true, ClusterID: "c1"}},
 			[]string{"--tail-url=s3://bucket/shop/demo/tail/c1"}, "--until-revision", 4, objects.AnnotationUntil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := serve(3)
 			verified(&o, "base", "c1", time.Hour).Status.Artifact = "demo/base.db"
-			askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &c.from})
+			askRestore(&o, "one", v1beta1.RestoreOperation{Snapshot: &c.from})
 			for range 6 {
 				goOn(t, &o)
 			}
@@ -425,7 +425,7 @@ func TestWhatAnEpochIsFilledFrom(t *testing.T) {
 			found := map[string]string{objects.AnnotationSHA256: says.Sum,
 				objects.AnnotationUntil: fmt.Sprint(says.Until)}
 			assert.Equal(t, "4711", found[c.noted])
-			assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message,
+			assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1beta1.Restored).Message,
 				"demo-3 was filled")
 		})
 	}
@@ -435,29 +435,29 @@ func TestWhatAnEpochIsFilledFrom(t *testing.T) {
 // what keys have that a person names. The Secret of its own stays as long as a pod may name it.
 func TestWhatARestoreBelieves(t *testing.T) {
 	const own = "demo-restore-key"
-	bucket := &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}
-	base := v1alpha1.SnapshotRef{Name: "base"}
-	latest := &v1alpha1.Until{Latest: true, ClusterID: "c1"}
-	theirs := &v1alpha1.Until{Latest: true, ClusterID: "c1",
-		KeysSecretRef: v1alpha1.SecretKeyRef{Name: "copied", Key: "k"}}
+	bucket := &v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "bucket"}}
+	base := v1beta1.SnapshotRef{Name: "base"}
+	latest := &v1beta1.Until{Latest: true, ClusterID: "c1"}
+	theirs := &v1beta1.Until{Latest: true, ClusterID: "c1",
+		KeysSecretRef: v1beta1.SecretKeyRef{Name: "copied", Key: "k"}}
 	for name, c := range map[string]struct {
 		keyed    bool
-		from     v1alpha1.SnapshotSource
+		from     v1beta1.SnapshotSource
 		believed string
 	}{
-		"an EtcdSnapshot alone":            {true, v1alpha1.SnapshotSource{SnapshotRef: base}, ""},
-		"an EtcdSnapshot and a stream":     {true, v1alpha1.SnapshotSource{SnapshotRef: base, Until: latest}, own},
-		"by other keys":                    {true, v1alpha1.SnapshotSource{SnapshotRef: base, Until: theirs}, "copied"},
-		"an installation without keys":     {false, v1alpha1.SnapshotSource{SnapshotRef: base, Until: latest}, ""},
-		"a store":                          {true, v1alpha1.SnapshotSource{Artifact: "a.db", Store: bucket, Until: latest}, ""},
-		"a store with keys":                {true, v1alpha1.SnapshotSource{Artifact: "a.db", Store: bucket, Until: theirs}, "copied"},
-		"one with keys, and no others are": {false, v1alpha1.SnapshotSource{Artifact: "a.db", Store: bucket, Until: theirs}, "copied"},
+		"an EtcdSnapshot alone":            {true, v1beta1.SnapshotSource{SnapshotRef: base}, ""},
+		"an EtcdSnapshot and a stream":     {true, v1beta1.SnapshotSource{SnapshotRef: base, Until: latest}, own},
+		"by other keys":                    {true, v1beta1.SnapshotSource{SnapshotRef: base, Until: theirs}, "copied"},
+		"an installation without keys":     {false, v1beta1.SnapshotSource{SnapshotRef: base, Until: latest}, ""},
+		"a store":                          {true, v1beta1.SnapshotSource{Artifact: "a.db", Store: bucket, Until: latest}, ""},
+		"a store with keys":                {true, v1beta1.SnapshotSource{Artifact: "a.db", Store: bucket, Until: theirs}, "copied"},
+		"one with keys, and no others are": {false, v1beta1.SnapshotSource{Artifact: "a.db", Store: bucket, Until: theirs}, "copied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := serve(3)
 			o.Settings.Keyed = c.keyed
 			verified(&o, "base", "c1", time.Hour).Status.Artifact = "demo/base.db"
-			askRestore(&o, "one", v1alpha1.RestoreOperation{Snapshot: &c.from})
+			askRestore(&o, "one", v1beta1.RestoreOperation{Snapshot: &c.from})
 			if c.believed == "copied" {
 				unlabelled := goOn(t, &o)
 				assert.Contains(t, unlabelled.Reason.Message, "the Secret copied, which the snapshot's source names")
@@ -518,9 +518,9 @@ func TestWhatDiffers(t *testing.T) {
 			pods, claims := len(o.Children.Pods), len(o.Children.Claims)
 			d := goOn(t, &o)
 			if name == "no report" {
-				assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message,
+				assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1beta1.Restored).Message,
 					"waiting for the report of what was written to the volumes of demo-4")
-				assert.False(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled))
+				assert.False(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1beta1.Stalled))
 				return
 			}
 			if !c.differ {
@@ -531,9 +531,9 @@ func TestWhatDiffers(t *testing.T) {
 				d = goOn(t, &o)
 			}
 			assert.Equal(t, "PrepareRestore", d.Reason.Rule)
-			assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message,
+			assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1beta1.Restored).Message,
 				"were filled with different data, so the epoch does not begin")
-			assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled), "you decide")
+			assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1beta1.Stalled), "you decide")
 			assert.Len(t, o.Children.Pods, pods)
 			assert.Len(t, o.Children.Claims, claims)
 		})
@@ -546,7 +546,7 @@ func loseQuorum(o *observation.Observation) {
 		silence(o, name)
 	}
 	o.Etcd = nil
-	meta.SetStatusCondition(&o.Cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.Available,
+	meta.SetStatusCondition(&o.Cluster.Status.Conditions, metav1.Condition{Type: v1beta1.Available,
 		Status: metav1.ConditionFalse, Reason: "Blind", LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))})
 	watch(o, 24*time.Hour)
 }
@@ -556,20 +556,20 @@ func loseQuorum(o *observation.Observation) {
 func TestARevertedRestoreUsesNothing(t *testing.T) {
 	o := serve(3)
 	o.Children.Services["demo-peers"].Annotations = map[string]string{objects.AnnotationAnswered: "monday=1,tuesday=1"}
-	s1 := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"},
-		Spec:   v1alpha1.EtcdSnapshotSpec{Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b"}}},
-		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://b/s1.db"}}
-	used := func(by *v1alpha1.EtcdCluster) bool {
-		d := snapshot.Decide(snapshot.Observation{Snapshot: s1, Clusters: map[string]*v1alpha1.EtcdCluster{by.Name: by},
+	s1 := &v1beta1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"},
+		Spec:   v1beta1.EtcdSnapshotSpec{Store: v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "b"}}},
+		Status: v1beta1.EtcdSnapshotStatus{Phase: v1beta1.SnapshotSucceeded, URI: "s3://b/s1.db"}}
+	used := func(by *v1beta1.EtcdCluster) bool {
+		d := snapshot.Decide(snapshot.Observation{Snapshot: s1, Clusters: map[string]*v1beta1.EtcdCluster{by.Name: by},
 			Now: now})
 		return len(d.Status.UsedBy) > 0
 	}
-	o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"s1": s1}
+	o.Related.Snapshots = map[string]*v1beta1.EtcdSnapshot{"s1": s1}
 	for _, id := range []string{"monday", "new", "tuesday"} {
 		askSnapshot(&o, id, "s1")
 		o.Cluster.Status = Decide(o).Status
 		assert.Equal(t, id == "new", used(o.Cluster), "%s: %v", id,
-			meta.FindStatusCondition(o.Cluster.Status.Conditions, v1alpha1.Restored))
+			meta.FindStatusCondition(o.Cluster.Status.Conditions, v1beta1.Restored))
 	}
 }
 
@@ -594,13 +594,13 @@ func TestWhatIsRestoring(t *testing.T) {
 // TestWhatTheAPIServerLetThrough: no pod is made of a spec that it should have refused,
 // the message says what is wrong, and it repeats nothing of it.
 func TestWhatTheAPIServerLetThrough(t *testing.T) {
-	source := v1alpha1.SnapshotSource{Artifact: "$(tls.key)",
-		Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b"}}}
-	reached := v1alpha1.SnapshotSource{Artifact: "x.db",
-		Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b", Endpoint: "http://me:tls.key@x"}}}
-	for _, s := range []*v1alpha1.SnapshotSource{&source, &reached} {
+	source := v1beta1.SnapshotSource{Artifact: "$(tls.key)",
+		Store: &v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "b"}}}
+	reached := v1beta1.SnapshotSource{Artifact: "x.db",
+		Store: &v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "b", Endpoint: "http://me:tls.key@x"}}}
+	for _, s := range []*v1beta1.SnapshotSource{&source, &reached} {
 		for _, o := range []observation.Observation{fresh(3), serve(3)} {
-			o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: s}
+			o.Cluster.Spec.Bootstrap = &v1beta1.Bootstrap{Snapshot: s}
 			d := Decide(o)
 			assert.Equal(t, "Unsupported", d.Reason.Rule)
 			assert.Contains(t, d.Reason.Message, "spec.bootstrap.snapshot")
@@ -609,9 +609,9 @@ func TestWhatTheAPIServerLetThrough(t *testing.T) {
 			require.NoError(t, verify(o, d))
 
 			o.Cluster.Spec.Bootstrap = nil
-			askRestore(&o, "a", v1alpha1.RestoreOperation{Snapshot: s})
+			askRestore(&o, "a", v1beta1.RestoreOperation{Snapshot: s})
 			op := Decide(o).Status.Operations[0]
-			assert.Equal(t, v1alpha1.OperationFailed, op.Phase)
+			assert.Equal(t, v1beta1.OperationFailed, op.Phase)
 			assert.Contains(t, op.Message, "spec.restore.snapshot")
 			assert.NotContains(t, op.Message, "tls.key")
 		}
@@ -619,9 +619,9 @@ func TestWhatTheAPIServerLetThrough(t *testing.T) {
 
 	o := serve(3) // an EtcdSnapshot whose status a user has written
 	askSnapshot(&o, "a", "nightly")
-	o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"nightly": {
-		Spec:   v1alpha1.EtcdSnapshotSpec{Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b"}}},
-		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://b/$(tls.key)"},
+	o.Related.Snapshots = map[string]*v1beta1.EtcdSnapshot{"nightly": {
+		Spec:   v1beta1.EtcdSnapshotSpec{Store: v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "b"}}},
+		Status: v1beta1.EtcdSnapshotStatus{Phase: v1beta1.SnapshotSucceeded, URI: "s3://b/$(tls.key)"},
 	}}
 	_, message := told(t, o)
 	assert.Contains(t, message, "the status of EtcdSnapshot nightly can't be used")
@@ -634,8 +634,8 @@ func TestAFirstEpochBeginsWhenAllHaveTheSame(t *testing.T) {
 	for hash, same := range map[string]bool{"aaaa": true, "bbbb": false} {
 		o := fresh(3)
 		verified(&o, "s1", "c0", time.Hour)
-		o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: &v1alpha1.SnapshotSource{
-			SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
+		o.Cluster.Spec.Bootstrap = &v1beta1.Bootstrap{Snapshot: &v1beta1.SnapshotSource{
+			SnapshotRef: v1beta1.SnapshotRef{Name: "s1"}}}
 		for range 5 {
 			goOn(t, &o)
 		}
@@ -645,7 +645,7 @@ func TestAFirstEpochBeginsWhenAllHaveTheSame(t *testing.T) {
 		report.Hash = hash
 		seedWith(&o, "demo-1", report)
 		d := goOn(t, &o)
-		assert.Equal(t, !same, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled))
+		assert.Equal(t, !same, meta.IsStatusConditionTrue(d.Status.Conditions, v1beta1.Stalled))
 		if !same {
 			assert.Contains(t, d.Reason.Message, "demo-0 and demo-1 were filled with different data")
 		}
@@ -662,7 +662,7 @@ func TestAFirstEpochBeginsWhenAllHaveTheSame(t *testing.T) {
 func TestWhatAInspectTells(t *testing.T) {
 	for _, told := range []stores.Inspection{{Reason: "Damaged", Error: "the log ends midway"},
 		{Reason: "Failed", Error: "input/output error"}} {
-		o := inspecting(t, v1alpha1.Recovery{}, "demo-0")
+		o := inspecting(t, v1beta1.Recovery{}, "demo-0")
 		tell(&o, "demo-1", stores.Inspection{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 		tell(&o, "demo-2", told)
 		o.Children.Pods["demo-2-inspect"].Status.Phase = corev1.PodFailed
@@ -688,7 +688,7 @@ func TestARecoveryFollowsTheStream(t *testing.T) {
 	o := serve(3)
 	verified(&o, "own", "c1", time.Hour)
 	loseQuorum(&o)
-	askRecover(&o, v1alpha1.RecoverFromSnapshot, 1)
+	askRecover(&o, v1beta1.RecoverFromSnapshot, 1)
 	for range 6 {
 		goOn(t, &o)
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -30,10 +30,10 @@ const firstExternal = 100 // IDs of external members begin there
 // leads.
 func besideThree(n int) observation.Observation {
 	o := fresh(3)
-	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
+	o.Cluster.Spec.TLS.Mode = v1beta1.TLSDisabled
 	o.Children.Secrets = map[string]*observation.Secret{}
-	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{External: &v1alpha1.ExternalCluster{
-		ExternalEtcd: v1alpha1.ExternalEtcd{Endpoints: []string{"http://old-0:2379"}}}}
+	o.Cluster.Spec.Bootstrap = &v1beta1.Bootstrap{External: &v1beta1.ExternalCluster{
+		ExternalEtcd: v1beta1.ExternalEtcd{Endpoints: []string{"http://old-0:2379"}}}}
 	o.Settings.AllowedEndpoints = &objects.AllowedEndpoints{Hosts: []string{"old-0", "old-1", "other"}}
 	r := answer.JoiningRecord(o.Cluster)
 	r.ClusterID = 0xc1
@@ -50,7 +50,7 @@ func besideThree(n int) observation.Observation {
 		o.Health[m.ClientURLs[0]] = observation.Health{ClusterID: 0xc1, MemberID: m.ID, Leader: firstExternal,
 			Version: "3.6.10", RaftTerm: 2, RaftIndex: 1000, DBSize: 20480}
 		o.Cluster.Status.Members = append(o.Cluster.Status.Members,
-			v1alpha1.MemberStatus{Name: name, ID: objects.Hex(m.ID), External: true,
+			v1beta1.MemberStatus{Name: name, ID: objects.Hex(m.ID), External: true,
 				JoinTime: metav1.NewTime(now.Add(-time.Hour))})
 	}
 	cm := record.New(o.Cluster, 1, r)
@@ -91,13 +91,13 @@ func TestBesideExternalMembers(t *testing.T) {
 	}
 	dead := func(h *observation.Health) { *h = observation.Health{Err: "connection refused"} }
 	quorumLost := func(o *observation.Observation) {
-		o.Etcd, o.Cluster.Spec.Recovery.QuorumLoss = nil, v1alpha1.RecoverFromSurvivor
+		o.Etcd, o.Cluster.Spec.Recovery.QuorumLoss = nil, v1beta1.RecoverFromSurvivor
 		for i := range 2 {
 			lose(o, objects.MemberName("demo", i))
 			o.Cluster.Status.Members = append(o.Cluster.Status.Members,
-				v1alpha1.MemberStatus{Name: objects.MemberName("demo", i), Role: v1alpha1.Voter})
+				v1beta1.MemberStatus{Name: objects.MemberName("demo", i), Role: v1beta1.Voter})
 		}
-		o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionFalse,
+		o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1beta1.Available, Status: metav1.ConditionFalse,
 			LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))}}
 		watch(o, 24*time.Hour)
 	}
@@ -137,7 +137,7 @@ func TestBesideExternalMembers(t *testing.T) {
 		{"their downgrade is not ours to cancel", with(besideThree(3),
 			externally("old-0", func(h *observation.Health) { h.Downgrade = "3.5.0" })), "ExternalMembers", nil, ""},
 		{"nothing is restored", with(besideThree(3), func(o *observation.Observation) {
-			askRestore(o, "back", v1alpha1.RestoreOperation{Epoch: new(int64(7))})
+			askRestore(o, "back", v1beta1.RestoreOperation{Epoch: new(int64(7))})
 		}), "ExternalMembers", nil, ""},
 		{"a lost quorum is not recovered by itself", with(besideThree(3), quorumLost), "Blind", nil, ""},
 		{"who does not serve is retired before others", with(retiring(besideThree(3)), externally("old-2", dead)),
@@ -220,8 +220,8 @@ func TestExternalEndpoints(t *testing.T) {
 	assert.Empty(t, urls(o), "they are gone")
 
 	secure := besideThree(3)
-	secure.Cluster.Spec.Bootstrap.External = &v1alpha1.ExternalCluster{ExternalEtcd: v1alpha1.ExternalEtcd{
-		Endpoints: []string{"https://old-0:2379"}, CASecretRef: v1alpha1.SecretRef{Name: "former"},
+	secure.Cluster.Spec.Bootstrap.External = &v1beta1.ExternalCluster{ExternalEtcd: v1beta1.ExternalEtcd{
+		Endpoints: []string{"https://old-0:2379"}, CASecretRef: v1beta1.SecretRef{Name: "former"},
 		ServerName: "etcd.example"}}
 	noted(func(r *record.Record) {
 		r.External = map[string][]string{"64": {"http://old-0:2379"}, "65": {"https://old-1:2379"}}
@@ -256,10 +256,10 @@ func TestAMemberOfTheirsMayBeCalledLikeOneOfOurs(t *testing.T) {
 // when the spec no longer names it.
 func TestOursTrustTheExternalAuthority(t *testing.T) {
 	o := fresh(3)
-	spec := &v1alpha1.ExternalCluster{ExternalEtcd: v1alpha1.ExternalEtcd{
-		Endpoints: []string{"https://old-0:2379"}, CASecretRef: v1alpha1.SecretRef{Name: "former"},
-		ClientSecretRef: v1alpha1.SecretRef{Name: "former"}}}
-	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{External: spec}
+	spec := &v1beta1.ExternalCluster{ExternalEtcd: v1beta1.ExternalEtcd{
+		Endpoints: []string{"https://old-0:2379"}, CASecretRef: v1beta1.SecretRef{Name: "former"},
+		ClientSecretRef: v1beta1.SecretRef{Name: "former"}}}
+	o.Cluster.Spec.Bootstrap = &v1beta1.Bootstrap{External: spec}
 	withCertificates(&o)
 	o.Settings.AllowedEndpoints = &objects.AllowedEndpoints{Hosts: []string{"old-0"}}
 	o.Children.ConfigMaps["demo-epoch-1"] = record.New(o.Cluster, 1, answer.JoiningRecord(o.Cluster))
@@ -299,18 +299,18 @@ func recipeOf(d decision.Decision, secret string) decision.Recipe {
 // whatever our own members speak.
 func TestPlainTextBesideIsSaid(t *testing.T) {
 	secured := func(o observation.Observation) *metav1.Condition {
-		return meta.FindStatusCondition(Decide(o).Status.Conditions, v1alpha1.Secured)
+		return meta.FindStatusCondition(Decide(o).Status.Conditions, v1beta1.Secured)
 	}
 	const words = "in plain text, so anything on the network can answer"
 	o := besideThree(3)
 	assert.Equal(t, "Disabled", secured(o).Reason)
 	assert.Contains(t, secured(o).Message, words)
 	o = besideThree(0)
-	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSAuto
+	o.Cluster.Spec.TLS.Mode = v1beta1.TLSAuto
 	withCertificates(&o)
 	assert.Equal(t, "ExternalPlaintext", secured(o).Reason)
 	assert.Contains(t, secured(o).Message, words)
-	o.Cluster.Spec.Bootstrap.External.CASecretRef = v1alpha1.SecretRef{Name: "former"}
+	o.Cluster.Spec.Bootstrap.External.CASecretRef = v1beta1.SecretRef{Name: "former"}
 	assert.NotContains(t, secured(o).Message, words)
 	o.Cluster.Spec.Bootstrap = nil
 	assert.NotContains(t, secured(o).Message, words)
@@ -340,8 +340,8 @@ func externally(name string, how func(h *observation.Health)) fact {
 // at those URLs; once they have, a shorter list takes no pod away.
 func TestNoEtcdIsJoinedThatIsNotAllowed(t *testing.T) {
 	o := fresh(3)
-	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{External: &v1alpha1.ExternalCluster{
-		ExternalEtcd: v1alpha1.ExternalEtcd{Endpoints: []string{"http://10.1.2.3:2379", "http://10.9.9.9:2379"}}}}
+	o.Cluster.Spec.Bootstrap = &v1beta1.Bootstrap{External: &v1beta1.ExternalCluster{
+		ExternalEtcd: v1beta1.ExternalEtcd{Endpoints: []string{"http://10.1.2.3:2379", "http://10.9.9.9:2379"}}}}
 	o.Children.ConfigMaps = nil
 	d := Decide(o)
 	assert.Equal(t, "Unsupported", d.Reason.Rule)
@@ -374,7 +374,7 @@ func TestWhatAnExternalMemberCallsItself(t *testing.T) {
 // plainText is a cluster of n voters that serves in plain text.
 func plainText(n int) observation.Observation {
 	o := fresh(n)
-	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
+	o.Cluster.Spec.TLS.Mode = v1beta1.TLSDisabled
 	clear(o.Children.Secrets)
 	observeRecord(&o, n)
 	o.Etcd = &observation.Membership{ClusterID: 0xc1, Leader: 1}

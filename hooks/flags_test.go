@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -135,11 +135,11 @@ func FuzzFlags(f *testing.F) {
 		c := fresh(3).Cluster
 		c.Spec.Version = version
 		c.Spec.Storage.Size = *resource.NewQuantity(size, resource.BinarySI)
-		c.Spec.Options = v1alpha1.Options{
+		c.Spec.Options = v1beta1.Options{
 			QuotaBackendBytes: optional(quota, 16<<20), MaxRequestBytes: optional(min(requests, 100<<20), 1024),
 			HeartbeatInterval: millis(among(heartbeat, 10, 10000)),
 			ElectionTimeout:   millis(among(election, 50, 50000)),
-			AutoCompaction: v1alpha1.AutoCompaction{Revisions: optional(revisions, 1),
+			AutoCompaction: v1beta1.AutoCompaction{Revisions: optional(revisions, 1),
 				Retention: &metav1.Duration{Duration: time.Duration(kept).Truncate(time.Second)}},
 			LogLevel: []string{"", "debug", "info", "warn", "error"}[level%5],
 		}
@@ -219,9 +219,9 @@ func fitVersion(t *testing.T, version string, list []string) {
 // TestExtraArgs: each reaches etcd by the name that its version has for it, beside the flags of Quorate's own, none of
 // which is said twice.
 func TestExtraArgs(t *testing.T) {
-	all := v1alpha1.Options{ExtraArgs: map[string]v1alpha1.ExtraArg{}}
+	all := v1beta1.Options{ExtraArgs: map[string]v1beta1.ExtraArg{}}
 	for name, arg := range defaults.ExtraArgs {
-		all.ExtraArgs[name] = v1alpha1.ExtraArg(arg.Example)
+		all.ExtraArgs[name] = v1beta1.ExtraArg(arg.Example)
 	}
 	for version, count := range map[string]int{"3.5.35": len(defaults.ExtraArgs) - 2, "3.6.16": len(defaults.ExtraArgs),
 		"3.7.3": len(defaults.ExtraArgs)} {
@@ -242,7 +242,7 @@ func TestExtraArgs(t *testing.T) {
 		assert.Equal(t, version != "3.5.35", seen["--warning-apply-duration"] && seen["--log-format"])
 		for name, arg := range defaults.ExtraArgs {
 			if arg.KnownTo(version) {
-				c.Spec.Options.ExtraArgs = map[string]v1alpha1.ExtraArg{name: v1alpha1.ExtraArg(arg.Example)}
+				c.Spec.Options.ExtraArgs = map[string]v1beta1.ExtraArg{name: v1beta1.ExtraArg(arg.Example)}
 				assert.NoError(t, defaults.Validate(&c.Spec, observation.Settings{}))
 			}
 		}
@@ -268,11 +268,11 @@ func TestExtraArgsAreGuarded(t *testing.T) {
 		"a host and a port":                    {"distributed-tracing-address", "otel"},
 	} {
 		c := fresh(3).Cluster
-		c.Spec.Options.ExtraArgs = map[string]v1alpha1.ExtraArg{args[0]: v1alpha1.ExtraArg(args[1])}
+		c.Spec.Options.ExtraArgs = map[string]v1beta1.ExtraArg{args[0]: v1beta1.ExtraArg(args[1])}
 		assert.ErrorContains(t, defaults.Validate(&c.Spec, observation.Settings{}), want)
 	}
 	c := fresh(3).Cluster
-	c.Spec.Version, c.Spec.Options.ExtraArgs = "3.5.35", map[string]v1alpha1.ExtraArg{"log-format": "json"}
+	c.Spec.Version, c.Spec.Options.ExtraArgs = "3.5.35", map[string]v1beta1.ExtraArg{"log-format": "json"}
 	assert.ErrorContains(t, defaults.Validate(&c.Spec, observation.Settings{}), "etcd 3.5.35 does not know: remove it")
 }
 

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -33,11 +33,11 @@ var mishaps = []func(o *observation.Observation, n int){
 	func(o *observation.Observation, _ int) { o.Etcd = nil },
 	func(o *observation.Observation, _ int) { o.Cluster.Spec.Suspend = !o.Cluster.Spec.Suspend },
 	func(o *observation.Observation, n int) { o.Cluster.Spec.Replicas = new(int32(n % 10)) },
-	func(o *observation.Observation, _ int) { o.Cluster.Spec.Storage.Medium = v1alpha1.Memory },
+	func(o *observation.Observation, _ int) { o.Cluster.Spec.Storage.Medium = v1beta1.Memory },
 	func(o *observation.Observation, _ int) { o.Cluster.Spec.Version = "3.7.3" },
 	func(o *observation.Observation, _ int) { o.Cluster.Spec.Version = "nonsense" },
 	func(o *observation.Observation, _ int) { o.Cluster.Spec.PriorityClassName = "other" },
-	func(o *observation.Observation, _ int) { o.Cluster.Status = v1alpha1.EtcdClusterStatus{} },
+	func(o *observation.Observation, _ int) { o.Cluster.Status = v1beta1.EtcdClusterStatus{} },
 	func(o *observation.Observation, n int) { delete(o.Children.Pods, objects.MemberName("demo", n)) },
 	func(o *observation.Observation, n int) { delete(o.Children.Claims, objects.MemberName("demo", n)) },
 	func(o *observation.Observation, n int) { lose(o, objects.MemberName("demo", n)) },
@@ -184,8 +184,8 @@ var mishaps = []func(o *observation.Observation, n int){
 			*quantity("100m")}[n%5]
 	},
 	func(o *observation.Observation, _ int) {
-		o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{},
-			v1alpha1.MemberStatus{Name: "demo-1", Role: v1alpha1.Voter})
+		o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1beta1.MemberStatus{},
+			v1beta1.MemberStatus{Name: "demo-1", Role: v1beta1.Voter})
 		o.Cluster.Status.ClusterID, o.Cluster.Status.Version = "no number", "no version"
 	},
 	func(o *observation.Observation, n int) {
@@ -193,7 +193,7 @@ var mishaps = []func(o *observation.Observation, n int){
 			metav1.Condition{Type: fmt.Sprint(n)})
 	},
 	func(o *observation.Observation, n int) {
-		o.Cluster.Spec.AdditionalMetadata.Labels = map[string]v1alpha1.LabelValue{[]string{objects.LabelMember,
+		o.Cluster.Spec.AdditionalMetadata.Labels = map[string]v1beta1.LabelValue{[]string{objects.LabelMember,
 			"app.kubernetes.io/name", ""}[n%3]: "x", "note": "", "app.kubernetes.io/instance": "x"}
 	},
 	func(o *observation.Observation, n int) {
@@ -203,7 +203,7 @@ var mishaps = []func(o *observation.Observation, n int){
 	// Versions on their way, and members that are restarted for it.
 	func(o *observation.Observation, n int) {
 		o.Cluster.Spec.Version = []string{"3.5.35", "3.6.16", "3.6.4", "3.6.17", "3.7.3", "3.7.0", "3.5.26"}[n%7]
-		o.Cluster.Spec.UpgradePolicy = []v1alpha1.UpgradePolicy{"", v1alpha1.UpgradeStep}[n/7]
+		o.Cluster.Spec.UpgradePolicy = []v1beta1.UpgradePolicy{"", v1beta1.UpgradeStep}[n/7]
 	},
 	onRecord(func(r *record.Record, n int) {
 		r.Version = []string{"3.5.35", "3.6.5", "3.6.16", "3.7.3", "4.0.0", "rubbish", ""}[n%7]
@@ -256,17 +256,17 @@ var mishaps = []func(o *observation.Observation, n int){
 		}
 	},
 	func(o *observation.Observation, n int) {
-		ask(o, "move", v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationMoveLeader,
-			MoveLeader: &v1alpha1.MoveLeaderOperation{To: fmt.Sprintf("demo-%d", n%4)}})
+		ask(o, "move", v1beta1.EtcdOperationSpec{Type: v1beta1.OperationMoveLeader,
+			MoveLeader: &v1beta1.MoveLeaderOperation{To: fmt.Sprintf("demo-%d", n%4)}})
 	},
 	func(o *observation.Observation, n int) {
-		o.Recent = []v1alpha1.HistoryEntry{{Rule: "Grow", Time: metav1.NewTime(now)}, {Rule: fmt.Sprint(n)}}
+		o.Recent = []v1beta1.HistoryEntry{{Rule: "Grow", Time: metav1.NewTime(now)}, {Rule: fmt.Sprint(n)}}
 	},
 
 	// Storage.
-	func(o *observation.Observation, _ int) { o.Cluster.Spec.Storage.Migration = v1alpha1.MigrateReplace },
+	func(o *observation.Observation, _ int) { o.Cluster.Spec.Storage.Migration = v1beta1.MigrateReplace },
 	func(o *observation.Observation, _ int) {
-		o.Cluster.Spec.Storage.WAL = &v1alpha1.WALSpec{Size: *quantity("1Gi")}
+		o.Cluster.Spec.Storage.WAL = &v1beta1.WALSpec{Size: *quantity("1Gi")}
 	},
 	func(o *observation.Observation, n int) {
 		o.Cluster.Spec.Storage.Size,
@@ -275,7 +275,7 @@ var mishaps = []func(o *observation.Observation, n int){
 	},
 	func(o *observation.Observation, n int) {
 		for i := range o.Cluster.Status.Members {
-			o.Cluster.Status.Members[i].Volume = &v1alpha1.VolumeStatus{Wanted: quantity("2Gi"),
+			o.Cluster.Status.Members[i].Volume = &v1beta1.VolumeStatus{Wanted: quantity("2Gi"),
 				RequestTime: metav1.NewTime(now.Add(-time.Duration(n) * 3 * time.Second))}
 		}
 	},
@@ -312,10 +312,10 @@ var mishaps = []func(o *observation.Observation, n int){
 	func(o *observation.Observation, n int) { o.Now = now.Add(time.Duration(n) * 400 * 24 * time.Hour) },
 	trusting(func(h *observation.Health, _ int) { h.Trusts = []string{"subject of an older one"} }),
 	trusting(func(h *observation.Health, _ int) { h.Certificate, h.Trusts = "", nil }),
-	func(o *observation.Observation, _ int) { provide(o, v1alpha1.TLSSecrets) },
-	func(o *observation.Observation, _ int) { provide(o, v1alpha1.TLSCertManager) },
+	func(o *observation.Observation, _ int) { provide(o, v1beta1.TLSSecrets) },
+	func(o *observation.Observation, _ int) { provide(o, v1beta1.TLSCertManager) },
 	func(o *observation.Observation, n int) {
-		provide(o, v1alpha1.TLSCertManager)
+		provide(o, v1beta1.TLSCertManager)
 		a, b := authority("A", "a"), authority([]string{"A", "B"}[n%2], "b")
 		switch n / 2 {
 		case 0:
@@ -329,7 +329,7 @@ var mishaps = []func(o *observation.Observation, n int){
 		}
 	},
 	func(o *observation.Observation, n int) {
-		provide(o, v1alpha1.TLSSecrets)
+		provide(o, v1beta1.TLSSecrets)
 		for i, name := range slices.Sorted(maps.Keys(o.Related.Secrets)) {
 			if i == n {
 				delete(o.Related.Secrets, name)
@@ -345,7 +345,7 @@ var mishaps = []func(o *observation.Observation, n int){
 
 	// A cluster on its way from plain text to TLS.
 	func(o *observation.Observation, n int) { o.Cluster.Spec.TLS.AllowPlaintextClients = n%2 == 0 },
-	func(o *observation.Observation, _ int) { o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled },
+	func(o *observation.Observation, _ int) { o.Cluster.Spec.TLS.Mode = v1beta1.TLSDisabled },
 	onMember(func(m *observation.Member) {
 		for i, u := range m.PeerURLs {
 			m.PeerURLs[i] = strings.Replace(u, "https:", "http:", 1)
@@ -386,26 +386,26 @@ var mishaps = []func(o *observation.Observation, n int){
 		askDefragment(o, "now")
 	},
 	func(o *observation.Observation, n int) {
-		o.Cluster.Spec.Maintenance.Defragmentation = &v1alpha1.Defragmentation{
+		o.Cluster.Spec.Maintenance.Defragmentation = &v1beta1.Defragmentation{
 			Schedule: []string{"", "* * * * *", "0 3 * * 0", "0 0 30 2 *", "rubbish", "TZ=",
 				"TZ=Europe/Paris 0 3 * * *", "*/0 * * * *", "1-59/9223372036854775807 * * * *", "@every 1s"}[n],
 		}
 	},
 	func(o *observation.Observation, n int) {
-		o.Cluster.Spec.Maintenance.Defragmentation = &v1alpha1.Defragmentation{Schedule: "* * * * *",
+		o.Cluster.Spec.Maintenance.Defragmentation = &v1beta1.Defragmentation{Schedule: "* * * * *",
 			FragmentationPercent: new(int32(n - 3)), MinReclaim: quantity("-1")}
 	},
 	func(o *observation.Observation, n int) {
-		o.Cluster.Spec.Maintenance.Windows = append(o.Cluster.Spec.Maintenance.Windows, v1alpha1.MaintenanceWindow{
+		o.Cluster.Spec.Maintenance.Windows = append(o.Cluster.Spec.Maintenance.Windows, v1beta1.MaintenanceWindow{
 			Schedule: []string{"* * * * *", "0 3 * * 5", "0 2 * * 6", "0 0 30 2 *", "rubbish", "TZ=", "", "4 3 2 1 *",
 				"*/0 * * * *", "@every 1s"}[n],
 			Duration: metav1.Duration{Duration: []time.Duration{10 * time.Minute, time.Hour, 168 * time.Hour, -1}[n%4]},
 			TimeZone: []string{"", "", "Europe/Belin"}[n%3],
 		})
 	},
-	inARun(v1alpha1.TriggerRequest),
-	inARun(v1alpha1.TriggerSchedule),
-	inARun(v1alpha1.TriggerNoSpace),
+	inARun(v1beta1.TriggerRequest),
+	inARun(v1beta1.TriggerSchedule),
+	inARun(v1beta1.TriggerNoSpace),
 	func(o *observation.Observation, n int) {
 		o.Taken = &decision.Outcome{Step: decision.Defragment{ID: uint64(n + 1), Name: objects.MemberName("demo", n),
 			DBSize: 1 << 30}, Rule: "Defragment", Err: []string{"", "no answer in time"}[n%2]}
@@ -418,19 +418,19 @@ var mishaps = []func(o *observation.Observation, n int){
 	// Users and roles.
 	func(o *observation.Observation, n int) {
 		all := ""
-		o.Cluster.Spec.Auth = &v1alpha1.AuthSpec{
+		o.Cluster.Spec.Auth = &v1beta1.AuthSpec{
 			Enabled: n%2 == 0,
-			Roles: []v1alpha1.RoleSpec{{Name: "all",
-				Permissions: []v1alpha1.Permission{{Access: v1alpha1.Read, Prefix: &all}}}},
-			Users: []v1alpha1.UserSpec{{Name: "app", Roles: []string{"all"},
-				Credential: v1alpha1.CredentialCertificate},
+			Roles: []v1beta1.RoleSpec{{Name: "all",
+				Permissions: []v1beta1.Permission{{Access: v1beta1.Read, Prefix: &all}}}},
+			Users: []v1beta1.UserSpec{{Name: "app", Roles: []string{"all"},
+				Credential: v1beta1.CredentialCertificate},
 				{Name: "ops", Roles: []string{[]string{"all", "none"}[n/5]}}},
 		}
 	},
 	func(o *observation.Observation, _ int) {
 		o.Cluster.Status.Internal.AppliedAuth = "x"
-		o.Cluster.Status.Auth = &v1alpha1.AuthStatus{Roles: []string{"old", "root"},
-			Users: []v1alpha1.UserStatus{{Name: "gone"}, {}}}
+		o.Cluster.Status.Auth = &v1beta1.AuthStatus{Roles: []string{"old", "root"},
+			Users: []v1beta1.UserStatus{{Name: "gone"}, {}}}
 	},
 	func(o *observation.Observation, _ int) {
 		o.Taken = &decision.Outcome{Step: decision.Authorize{}, Err: "refused",
@@ -440,7 +440,7 @@ var mishaps = []func(o *observation.Observation, n int){
 	// Members that are unreachable, given up, or answer as another.
 	func(o *observation.Observation, n int) {
 		unreachable(o, objects.MemberName("demo", n), time.Duration(n)*2*time.Minute)
-		o.Cluster.Spec.MemberReplacement.Policy = []v1alpha1.ReplacementPolicy{"", v1alpha1.ReplaceManual}[n/5%2]
+		o.Cluster.Spec.MemberReplacement.Policy = []v1beta1.ReplacementPolicy{"", v1beta1.ReplaceManual}[n/5%2]
 	},
 	func(o *observation.Observation, n int) {
 		if o.Etcd != nil && n < len(o.Etcd.Members) {
@@ -466,12 +466,12 @@ var mishaps = []func(o *observation.Observation, n int){
 		}
 	},
 	func(o *observation.Observation, n int) {
-		o.Cluster.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{Failures: int32(n * 10),
+		o.Cluster.Status.Internal.Replacement = &v1beta1.ReplacementStatus{Failures: int32(n * 10),
 			NextLearnerTime: metav1.NewTime(now.Add(time.Duration(n-3) * time.Minute))}
 		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 	},
 	func(o *observation.Observation, n int) {
-		o.Cluster.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{GivenUp: int32(n),
+		o.Cluster.Status.Internal.Replacement = &v1beta1.ReplacementStatus{GivenUp: int32(n),
 			Voter:               objects.MemberName("demo", n),
 			NextReplacementTime: metav1.NewTime(now.Add(time.Duration(n-3) * time.Hour))}
 		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
@@ -533,13 +533,13 @@ func everyDatabase(o *observation.Observation, size, inUse int64) {
 }
 
 // inARun lets a run of defragmentation be under way.
-func inARun(trigger v1alpha1.DefragmentationTrigger) func(*observation.Observation, int) {
+func inARun(trigger v1beta1.DefragmentationTrigger) func(*observation.Observation, int) {
 	return func(o *observation.Observation, n int) {
-		o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{
+		o.Cluster.Status.Defragmentation = &v1beta1.DefragmentationStatus{
 			Trigger: trigger, StartTime: metav1.NewTime(now.Add(-time.Minute)),
 			Done: []string{objects.MemberName("demo", n)}, Request: "before",
 		}
-		o.Cluster.Status.Internal.Defragmentation = v1alpha1.DefragmentationMemory{
+		o.Cluster.Status.Internal.Defragmentation = v1beta1.DefragmentationMemory{
 			LastMemberTime: metav1.NewTime(now.Add(-time.Duration(n) * 10 * time.Second)),
 			Before:         quantity("1Gi"), Compacted: int64(n),
 		}

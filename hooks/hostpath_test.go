@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -24,8 +24,8 @@ import (
 
 // on puts the cluster on these nodes.
 func on(o *observation.Observation, nodes ...string) {
-	o.Cluster.Spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.HostPath,
-		HostPath: &v1alpha1.HostPathSpec{Path: "/data", Nodes: nodes}}
+	o.Cluster.Spec.Storage = v1beta1.StorageSpec{Medium: v1beta1.HostPath,
+		HostPath: &v1beta1.HostPathSpec{Path: "/data", Nodes: nodes}}
 }
 
 // serveOn is a cluster of three that serves, demo-0 on node a, demo-1 on b and demo-2 on c.
@@ -102,13 +102,13 @@ func TestWhichNodeIsNext(t *testing.T) {
 }
 
 func TestSpecsOnNodesThatCantBeRun(t *testing.T) {
-	for want, change := range map[string]func(*v1alpha1.StorageSpec){
-		"needs spec.storage.hostPath":  func(s *v1alpha1.StorageSpec) { s.HostPath = nil },
-		"is not an absolute path":      func(s *v1alpha1.StorageSpec) { s.HostPath.Path = "/data/../etc" },
-		"has 2 nodes for 3 members":    func(s *v1alpha1.StorageSpec) { s.HostPath.Nodes = s.HostPath.Nodes[:2] },
-		"or is listed twice":           func(s *v1alpha1.StorageSpec) { s.HostPath.Nodes[1] = "a" },
-		"can't be used":                func(s *v1alpha1.StorageSpec) { s.WAL = &v1alpha1.WALSpec{} },
-		"only for the medium HostPath": func(s *v1alpha1.StorageSpec) { s.Medium = v1alpha1.Persistent },
+	for want, change := range map[string]func(*v1beta1.StorageSpec){
+		"needs spec.storage.hostPath":  func(s *v1beta1.StorageSpec) { s.HostPath = nil },
+		"is not an absolute path":      func(s *v1beta1.StorageSpec) { s.HostPath.Path = "/data/../etc" },
+		"has 2 nodes for 3 members":    func(s *v1beta1.StorageSpec) { s.HostPath.Nodes = s.HostPath.Nodes[:2] },
+		"or is listed twice":           func(s *v1beta1.StorageSpec) { s.HostPath.Nodes[1] = "a" },
+		"can't be used":                func(s *v1beta1.StorageSpec) { s.WAL = &v1beta1.WALSpec{} },
+		"only for the medium HostPath": func(s *v1beta1.StorageSpec) { s.Medium = v1beta1.Persistent },
 	} {
 		o := serveOn("a", "b", "c")
 		assert.NoError(t, defaults.Validate(&o.Cluster.Spec, o.Settings))
@@ -151,25 +151,25 @@ func TestVerifyWatchesTheNodes(t *testing.T) {
 }
 
 // atAddresses puts the cluster on the hosts' network: node a has the address 10.1.0.1, b 10.1.0.2 and so on.
-func atAddresses(o *observation.Observation, medium v1alpha1.Medium, nodes string) {
-	h := &v1alpha1.HostNetworkSpec{ClientPort: 4379, PeerPort: 4380, MetricsPort: 4381}
+func atAddresses(o *observation.Observation, medium v1beta1.Medium, nodes string) {
+	h := &v1beta1.HostNetworkSpec{ClientPort: 4379, PeerPort: 4380, MetricsPort: 4381}
 	for _, node := range strings.Split(nodes, "") {
-		h.Nodes = append(h.Nodes, v1alpha1.NodeAddress{Name: node, Address: "10.1.0." + string(rune(node[0]-'a'+'1'))})
+		h.Nodes = append(h.Nodes, v1beta1.NodeAddress{Name: node, Address: "10.1.0." + string(rune(node[0]-'a'+'1'))})
 	}
-	o.Cluster.Spec.HostNetwork, o.Cluster.Spec.Storage = h, v1alpha1.StorageSpec{Medium: medium}
-	if medium == v1alpha1.HostPath {
-		o.Cluster.Spec.Storage.HostPath = &v1alpha1.HostPathSpec{Path: "/data"}
+	o.Cluster.Spec.HostNetwork, o.Cluster.Spec.Storage = h, v1beta1.StorageSpec{Medium: medium}
+	if medium == v1beta1.HostPath {
+		o.Cluster.Spec.Storage.HostPath = &v1beta1.HostPathSpec{Path: "/data"}
 	}
 	clear(o.Children.Secrets)
 	withCertificates(o)
 }
 
 // serveAtAddresses is a cluster of three on the hosts' network that serves, demo-0 on node a, demo-1 on b, demo-2 on c.
-func serveAtAddresses(medium v1alpha1.Medium, nodes string) observation.Observation {
+func serveAtAddresses(medium v1beta1.Medium, nodes string) observation.Observation {
 	o := fresh(3)
 	atAddresses(&o, medium, nodes)
 	observeRecord(&o, 3)
-	if medium == v1alpha1.Memory {
+	if medium == v1beta1.Memory {
 		startsOn("uid-pod-0", "uid-pod-1", "uid-pod-2")(&o)
 	} else {
 		startsOn("a", "b", "c")(&o)
@@ -194,7 +194,7 @@ func flagOf(pod *corev1.Pod, name string) string {
 
 func TestHostNetworkBegins(t *testing.T) {
 	o := fresh(3)
-	atAddresses(&o, v1alpha1.HostPath, "abcd")
+	atAddresses(&o, v1beta1.HostPath, "abcd")
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
 	assert.Equal(t, map[string]string{"demo-0": "https://demo-0.default@10.1.0.1:4380",
@@ -233,7 +233,7 @@ func TestHostNetworkBegins(t *testing.T) {
 }
 
 func TestHostNetworkCertificates(t *testing.T) {
-	o := serveAtAddresses(v1alpha1.HostPath, "abcd")
+	o := serveAtAddresses(v1beta1.HostPath, "abcd")
 	for _, l := range facts.New(o).Leaves[:2] {
 		assert.Subset(t, l.Names, []string{"10.1.0.1", "10.1.0.4"}, l.What)
 		assert.Contains(t, l.Needs(o.Cluster), "10.1.0.1", l.What)
@@ -243,9 +243,9 @@ func TestHostNetworkCertificates(t *testing.T) {
 
 // TestHostNetworkWaitsForItsCertificates: a node that is new in the list holds nothing else up.
 func TestHostNetworkWaitsForItsCertificates(t *testing.T) {
-	o := serveAtAddresses(v1alpha1.HostPath, "abc")
+	o := serveAtAddresses(v1beta1.HostPath, "abc")
 	h := o.Cluster.Spec.HostNetwork
-	h.Nodes = append(h.Nodes, v1alpha1.NodeAddress{Name: "d", Address: "10.1.0.4"})
+	h.Nodes = append(h.Nodes, v1beta1.NodeAddress{Name: "d", Address: "10.1.0.4"})
 	o.Cluster.Spec.Replicas = new(int32(4))
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
@@ -258,7 +258,7 @@ func TestHostNetworkWaitsForItsCertificates(t *testing.T) {
 }
 
 func TestHostNetworkAtRest(t *testing.T) {
-	for _, medium := range []v1alpha1.Medium{v1alpha1.HostPath, v1alpha1.Memory} {
+	for _, medium := range []v1beta1.Medium{v1beta1.HostPath, v1beta1.Memory} {
 		o := serveAtAddresses(medium, "abcd")
 		d := Decide(o)
 		require.NoError(t, verify(o, d))
@@ -280,7 +280,7 @@ func TestHostNetworkAtRest(t *testing.T) {
 }
 
 func TestHostNetworkGrowsOntoAFreeNode(t *testing.T) {
-	for _, medium := range []v1alpha1.Medium{v1alpha1.HostPath, v1alpha1.Memory} {
+	for _, medium := range []v1beta1.Medium{v1beta1.HostPath, v1beta1.Memory} {
 		o := serveAtAddresses(medium, "abcdef")
 		o.Cluster.Spec.Replicas = new(int32(5))
 		d := Decide(o)
@@ -299,7 +299,7 @@ func TestHostNetworkGrowsOntoAFreeNode(t *testing.T) {
 			PeerURLs: []string{"https://demo-3.default@10.1.0.4:4380"}})
 		d = Decide(o)
 		require.NoError(t, verify(o, d))
-		if medium == v1alpha1.HostPath {
+		if medium == v1beta1.HostPath {
 			assert.EqualValues(t, "d", recordOf(d).StartsOn["demo-3"])
 		}
 		o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
@@ -312,7 +312,7 @@ func TestHostNetworkGrowsOntoAFreeNode(t *testing.T) {
 			"demo-3=https://demo-3.default@10.1.0.4:4380")
 
 		o.Cluster.Spec.HostNetwork.Nodes = slices.Delete(o.Cluster.Spec.HostNetwork.Nodes, 3, 4)
-		if medium == v1alpha1.Memory {
+		if medium == v1beta1.Memory {
 			d = Decide(o)
 			assert.True(t, podIn(d, "demo-3") == nil, "its node is not named any more")
 			require.NoError(t, verify(o, d))
@@ -322,40 +322,40 @@ func TestHostNetworkGrowsOntoAFreeNode(t *testing.T) {
 }
 
 func TestHostNetworkOfTheNextEpoch(t *testing.T) {
-	o := serveAtAddresses(v1alpha1.HostPath, "abc")
+	o := serveAtAddresses(v1beta1.HostPath, "abc")
 	assert.Equal(t, map[string]string{"demo-4": "https://demo-4.default@10.1.0.2:4380",
 		"demo-5": "https://demo-5.default@10.1.0.3:4380", "demo-6": "https://demo-6.default@10.1.0.1:4380"},
 		facts.New(o).NewRecord(4, 3).Initial, "each its own node")
 }
 
 func TestHostNetworkSpecsThatCantBeRun(t *testing.T) {
-	for want, change := range map[string]func(*v1alpha1.EtcdClusterSpec){
-		"for the media HostPath and Memory": func(s *v1alpha1.EtcdClusterSpec) {
-			s.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent}
+	for want, change := range map[string]func(*v1beta1.EtcdClusterSpec){
+		"for the media HostPath and Memory": func(s *v1beta1.EtcdClusterSpec) {
+			s.Storage = v1beta1.StorageSpec{Medium: v1beta1.Persistent}
 		},
-		"spec.hostNetwork.nodes has 2 nodes for 3 members": func(s *v1alpha1.EtcdClusterSpec) {
+		"spec.hostNetwork.nodes has 2 nodes for 3 members": func(s *v1beta1.EtcdClusterSpec) {
 			s.HostNetwork.Nodes = s.HostNetwork.Nodes[:2]
 		},
-		"both name nodes":      func(s *v1alpha1.EtcdClusterSpec) { s.Storage.HostPath.Nodes = []string{"a", "b", "c"} },
-		"one port twice":       func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.PeerPort = 4379 },
-		"from 1 to 65535":      func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.PeerPort = -1 },
-		"is not an IP address": func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "node-b" },
-		"form, such as 10.0.0.1": func(s *v1alpha1.EtcdClusterSpec) {
+		"both name nodes":      func(s *v1beta1.EtcdClusterSpec) { s.Storage.HostPath.Nodes = []string{"a", "b", "c"} },
+		"one port twice":       func(s *v1beta1.EtcdClusterSpec) { s.HostNetwork.PeerPort = 4379 },
+		"from 1 to 65535":      func(s *v1beta1.EtcdClusterSpec) { s.HostNetwork.PeerPort = -1 },
+		"is not an IP address": func(s *v1beta1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "node-b" },
+		"form, such as 10.0.0.1": func(s *v1beta1.EtcdClusterSpec) {
 			s.HostNetwork.Nodes[1].Address = "::ffff:10.1.0.2"
 		},
-		"usual form":              func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "fd00::0:1" },
-		"is also that of another": func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "10.1.0.1" },
-		"or is listed twice":      func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Name = "a" },
-		"is not a nod":            func(s *v1alpha1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Name = "a,b" },
+		"usual form":              func(s *v1beta1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "fd00::0:1" },
+		"is also that of another": func(s *v1beta1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Address = "10.1.0.1" },
+		"or is listed twice":      func(s *v1beta1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Name = "a" },
+		"is not a nod":            func(s *v1beta1.EtcdClusterSpec) { s.HostNetwork.Nodes[1].Name = "a,b" },
 	} {
 		o := fresh(3)
-		atAddresses(&o, v1alpha1.HostPath, "abc")
+		atAddresses(&o, v1beta1.HostPath, "abc")
 		require.NoError(t, defaults.Validate(&o.Cluster.Spec, o.Settings))
 		change(&o.Cluster.Spec)
 		assert.ErrorContains(t, defaults.Validate(&o.Cluster.Spec, o.Settings), want)
 	}
 	o := fresh(1)
-	atAddresses(&o, v1alpha1.Memory, "a")
+	atAddresses(&o, v1beta1.Memory, "a")
 	o.Cluster.Spec.HostNetwork.Nodes[0].Address = "fd00::1"
 	require.NoError(t, defaults.Validate(&o.Cluster.Spec, o.Settings))
 	assert.Equal(t, "https://demo-0.default@[fd00::1]:4380", objects.PeerURL(o.Cluster, "demo-0", "fd00::1"))
@@ -375,11 +375,11 @@ func TestHostNetworkSpecsThatCantBeRun(t *testing.T) {
 
 // selfHosted is a cluster of three that the API server has its data in.
 func selfHosted() observation.Observation {
-	o := serveAtAddresses(v1alpha1.HostPath, "abcd")
-	o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSSecrets, Secrets: &v1alpha1.SecretsTLS{
-		ServerSecretRef:   v1alpha1.SecretRef{Name: "demo-server-tls"},
-		PeerSecretRef:     v1alpha1.SecretRef{Name: "demo-peer-tls"},
-		OperatorSecretRef: v1alpha1.SecretRef{Name: "demo-operator-tls"}}}
+	o := serveAtAddresses(v1beta1.HostPath, "abcd")
+	o.Cluster.Spec.TLS = v1beta1.TLSSpec{Mode: v1beta1.TLSSecrets, Secrets: &v1beta1.SecretsTLS{
+		ServerSecretRef:   v1beta1.SecretRef{Name: "demo-server-tls"},
+		PeerSecretRef:     v1beta1.SecretRef{Name: "demo-peer-tls"},
+		OperatorSecretRef: v1beta1.SecretRef{Name: "demo-operator-tls"}}}
 	o.Cluster.Spec.SelfHosted = true
 	o.Related.Secrets = o.Children.Secrets
 	for range 3 {
@@ -391,13 +391,13 @@ func selfHosted() observation.Observation {
 }
 
 func TestSelfHostedRefusesWhatStopsItAsAWhole(t *testing.T) {
-	for want, change := range map[string]func(*v1alpha1.EtcdClusterSpec){
-		"needs spec.replicas of 3":                      func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(0)) },
-		"with fewer, the loss or restart of one member": func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(2)) },
-		"quorumLoss Manual": func(s *v1alpha1.EtcdClusterSpec) {
-			s.Recovery.QuorumLoss = v1alpha1.RecoverFromSurvivor
+	for want, change := range map[string]func(*v1beta1.EtcdClusterSpec){
+		"needs spec.replicas of 3":                      func(s *v1beta1.EtcdClusterSpec) { s.Replicas = new(int32(0)) },
+		"with fewer, the loss or restart of one member": func(s *v1beta1.EtcdClusterSpec) { s.Replicas = new(int32(2)) },
+		"quorumLoss Manual": func(s *v1beta1.EtcdClusterSpec) {
+			s.Recovery.QuorumLoss = v1beta1.RecoverFromSurvivor
 		},
-		"tls.mode Secrets": func(s *v1alpha1.EtcdClusterSpec) { s.TLS.Mode = v1alpha1.TLSAuto },
+		"tls.mode Secrets": func(s *v1beta1.EtcdClusterSpec) { s.TLS.Mode = v1beta1.TLSAuto },
 	} {
 		o := selfHosted()
 		require.NoError(t, defaults.Validate(&o.Cluster.Spec, o.Settings))
@@ -422,7 +422,7 @@ func TestSelfHostedBeginsNoNextEpoch(t *testing.T) {
 	o := selfHosted()
 	o.Etcd = nil
 	clear(o.Health)
-	askRecover(&o, v1alpha1.RecoverFromSurvivor, 1)
+	askRecover(&o, v1beta1.RecoverFromSurvivor, 1)
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
 	assert.Len(t, d.Children.ConfigMaps, 1, "no epoch is recorded, also when it is asked for")
@@ -451,7 +451,7 @@ func TestSelfHostedIsSuspendedBetweenChangesOnly(t *testing.T) {
 		o.Cluster.Spec.Suspend = true
 		d := Decide(o)
 		assert.NotEqual(t, "Suspended", d.Reason.Rule, "%s, also where no status says so", name)
-		waits := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Suspended)
+		waits := meta.FindStatusCondition(d.Status.Conditions, v1beta1.Suspended)
 		assert.Equal(t, "ChangeUnderWay", waits.Reason, name)
 		require.NoError(t, verify(o, d))
 	}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -21,8 +21,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/safety"
 )
 
-func window(schedule string, duration time.Duration, zone string) v1alpha1.MaintenanceWindow {
-	return v1alpha1.MaintenanceWindow{Schedule: schedule, Duration: metav1.Duration{Duration: duration}, TimeZone: zone}
+func window(schedule string, duration time.Duration, zone string) v1beta1.MaintenanceWindow {
+	return v1beta1.MaintenanceWindow{Schedule: schedule, Duration: metav1.Duration{Duration: duration}, TimeZone: zone}
 }
 
 // Both at the time now, a Friday.
@@ -42,34 +42,34 @@ func TestWhenAWindowIsOpen(t *testing.T) {
 	nightly, weekly := window("0 2 * * *", time.Hour, ""), window("0 2 * * 6", 4*time.Hour, "Europe/Berlin")
 	for _, c := range []struct {
 		name, at string
-		windows  []v1alpha1.MaintenanceWindow
+		windows  []v1beta1.MaintenanceWindow
 		open     bool
 		opens    string
 	}{
-		{"before it", "2026-01-02T01:59:59Z", []v1alpha1.MaintenanceWindow{nightly}, false, "2026-01-02T02:00:00Z"},
-		{"at its beginning", "2026-01-02T02:00:00Z", []v1alpha1.MaintenanceWindow{nightly}, true, ""},
-		{"in its last second", "2026-01-02T02:59:59Z", []v1alpha1.MaintenanceWindow{nightly}, true, ""},
-		{"at its end", "2026-01-02T03:00:00Z", []v1alpha1.MaintenanceWindow{nightly}, false, "2026-01-03T02:00:00Z"},
-		{"by the clocks of its zone", "2026-01-03T01:00:00Z", []v1alpha1.MaintenanceWindow{weekly}, true, ""},
-		{"in summer", "2026-07-04T00:00:00Z", []v1alpha1.MaintenanceWindow{weekly}, true, ""},
-		{"after it, by those clocks", "2026-07-04T04:00:00Z", []v1alpha1.MaintenanceWindow{weekly}, false,
+		{"before it", "2026-01-02T01:59:59Z", []v1beta1.MaintenanceWindow{nightly}, false, "2026-01-02T02:00:00Z"},
+		{"at its beginning", "2026-01-02T02:00:00Z", []v1beta1.MaintenanceWindow{nightly}, true, ""},
+		{"in its last second", "2026-01-02T02:59:59Z", []v1beta1.MaintenanceWindow{nightly}, true, ""},
+		{"at its end", "2026-01-02T03:00:00Z", []v1beta1.MaintenanceWindow{nightly}, false, "2026-01-03T02:00:00Z"},
+		{"by the clocks of its zone", "2026-01-03T01:00:00Z", []v1beta1.MaintenanceWindow{weekly}, true, ""},
+		{"in summer", "2026-07-04T00:00:00Z", []v1beta1.MaintenanceWindow{weekly}, true, ""},
+		{"after it, by those clocks", "2026-07-04T04:00:00Z", []v1beta1.MaintenanceWindow{weekly}, false,
 			"2026-07-11T00:00:00Z"},
 		{"in the time that clocks leave out", "2026-03-29T01:00:00Z",
-			[]v1alpha1.MaintenanceWindow{window("30 2 * * *", time.Hour, "Europe/Berlin")}, true, ""},
+			[]v1beta1.MaintenanceWindow{window("30 2 * * *", time.Hour, "Europe/Berlin")}, true, ""},
 		{"the first of those that come twice", "2026-10-25T00:30:00Z",
-			[]v1alpha1.MaintenanceWindow{window("30 2 * * *", 10*time.Minute, "Europe/Berlin")}, true, ""},
+			[]v1beta1.MaintenanceWindow{window("30 2 * * *", 10*time.Minute, "Europe/Berlin")}, true, ""},
 		{"the second of those that come twice", "2026-10-25T01:30:00Z",
-			[]v1alpha1.MaintenanceWindow{window("30 2 * * *", 10*time.Minute, "Europe/Berlin")}, false,
+			[]v1beta1.MaintenanceWindow{window("30 2 * * *", 10*time.Minute, "Europe/Berlin")}, false,
 			"2026-10-26T01:30:00Z"},
 		{"longer than the time between two", "2026-01-02T23:00:00Z",
-			[]v1alpha1.MaintenanceWindow{window("0 2 * * *", 168*time.Hour, "")}, true, ""},
-		{"the first of several", "2026-01-02T12:00:00Z", []v1alpha1.MaintenanceWindow{nightly, weekly}, false,
+			[]v1beta1.MaintenanceWindow{window("0 2 * * *", 168*time.Hour, "")}, true, ""},
+		{"the first of several", "2026-01-02T12:00:00Z", []v1beta1.MaintenanceWindow{nightly, weekly}, false,
 			"2026-01-03T01:00:00Z"},
-		{"one of several", "2026-01-03T03:30:00Z", []v1alpha1.MaintenanceWindow{nightly, weekly}, true, ""},
+		{"one of several", "2026-01-03T03:30:00Z", []v1beta1.MaintenanceWindow{nightly, weekly}, true, ""},
 		{"beside one that never opens", "2026-01-02T02:00:00Z",
-			[]v1alpha1.MaintenanceWindow{window("0 0 30 2 *", time.Hour, ""), nightly}, true, ""},
+			[]v1beta1.MaintenanceWindow{window("0 0 30 2 *", time.Hour, ""), nightly}, true, ""},
 		{"one that never opens", "2026-01-02T02:00:00Z",
-			[]v1alpha1.MaintenanceWindow{window("0 0 30 2 *", time.Hour, "")}, false, ""},
+			[]v1beta1.MaintenanceWindow{window("0 0 30 2 *", time.Hour, "")}, false, ""},
 	} {
 		o := serve(3)
 		o.Now, o.Zones, o.Cluster.Spec.Maintenance.Windows = at(c.at),
@@ -88,7 +88,7 @@ func TestWhenAWindowIsOpen(t *testing.T) {
 }
 
 func TestWindowsThatNeverOpen(t *testing.T) {
-	for says, w := range map[string]v1alpha1.MaintenanceWindow{
+	for says, w := range map[string]v1beta1.MaintenanceWindow{
 		"windows[0].schedule never happens":                                         window("0 0 30 2 *", time.Hour, ""),
 		"windows[0].schedule can't be parsed: expected exactly 5 fields":            window("nonsense", time.Hour, ""),
 		"windows[0].schedule can't be parsed: put the time zone in":                 window("TZ=UTC 0 2 * * *", time.Hour, ""),
@@ -98,7 +98,7 @@ func TestWindowsThatNeverOpen(t *testing.T) {
 		"windows[0].duration: 0s is not between 10m and 168h; this window never op": window("* * * * *", 0, ""),
 	} {
 		o := serve(3)
-		o.Cluster.Spec.Maintenance.Windows = []v1alpha1.MaintenanceWindow{w}
+		o.Cluster.Spec.Maintenance.Windows = []v1beta1.MaintenanceWindow{w}
 		d := Decide(o)
 		require.NoError(t, verify(o, d))
 		assert.Equal(t, "Converged", d.Reason.Rule, says)
@@ -120,11 +120,11 @@ func moreQuota(o *observation.Observation) {
 func TestWhatWaitsForAWindow(t *testing.T) {
 	toVersion := func(v string) observation.Observation { return with(serve(3), settled, version(v)) }
 	otherClass := func(o *observation.Observation) {
-		o.Cluster.Spec.Storage.StorageClassName, o.Cluster.Spec.Storage.Migration = new("fast"), v1alpha1.MigrateReplace
+		o.Cluster.Spec.Storage.StorageClassName, o.Cluster.Spec.Storage.Migration = new("fast"), v1beta1.MigrateReplace
 	}
 	isDue := func(o *observation.Observation) {
 		due := metav1.NewTime(time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC))
-		o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{NextScheduleTime: due}
+		o.Cluster.Status.Defragmentation = &v1beta1.DefragmentationStatus{NextScheduleTime: due}
 	}
 	for name, c := range map[string]struct {
 		o          observation.Observation
@@ -147,12 +147,12 @@ func TestWhatWaitsForAWindow(t *testing.T) {
 		"TLS": {learningTLS(), "RollingUpdate", "to restart demo-0, demo-1, demo-2: it has no certificates yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.o.Cluster.Spec.Maintenance.Windows = []v1alpha1.MaintenanceWindow{closedWindow, openWindow}
+			c.o.Cluster.Spec.Maintenance.Windows = []v1beta1.MaintenanceWindow{closedWindow, openWindow}
 			inside := Decide(c.o)
 			require.NoError(t, verify(c.o, inside))
 			assert.Equal(t, c.rule, inside.Reason.Rule, inside.Reason.Message)
 
-			c.o.Cluster.Spec.Maintenance.Windows = []v1alpha1.MaintenanceWindow{closedWindow}
+			c.o.Cluster.Spec.Maintenance.Windows = []v1beta1.MaintenanceWindow{closedWindow}
 			require.ErrorContains(t, verify(c.o, inside), "maintenance", "the oracle knows that this is too early")
 			d := Decide(c.o)
 			require.NoError(t, verify(c.o, d))
@@ -199,7 +199,7 @@ func TestWhatWaitsForNoWindow(t *testing.T) {
 		"a successor that votes":                       {successorVotes, "Replace"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.o.Cluster.Spec.Maintenance.Windows = []v1alpha1.MaintenanceWindow{closedWindow}
+			c.o.Cluster.Spec.Maintenance.Windows = []v1beta1.MaintenanceWindow{closedWindow}
 			d := Decide(c.o)
 			require.NoError(t, verify(c.o, d), d.Reason.Message)
 			assert.Equal(t, c.rule, d.Reason.Rule, d.Reason.Message)
@@ -214,7 +214,7 @@ func TestUpdatePeerURLsWaitsForAWindow(t *testing.T) {
 		breathe(&o, i)
 		d := Decide(o)
 		if _, readdresses := d.Step.(decision.UpdatePeerURL); readdresses {
-			o.Cluster.Spec.Maintenance.Windows = []v1alpha1.MaintenanceWindow{window("0 0 1 7 *", time.Hour, "")}
+			o.Cluster.Spec.Maintenance.Windows = []v1beta1.MaintenanceWindow{window("0 0 1 7 *", time.Hour, "")}
 			require.ErrorContains(t, verify(o, d), "maintenance")
 			d = Decide(o)
 			require.NoError(t, verify(o, d))
@@ -236,14 +236,14 @@ func TestUpdatePeerURLsWaitsForAWindow(t *testing.T) {
 // learningTLS is a cluster in plain text that should learn TLS, and whose certificates are there.
 func learningTLS() observation.Observation {
 	o := plainText(3)
-	o.Cluster.Spec.TLS.Mode, o.Cluster.Spec.TLS.AllowPlaintextClients = v1alpha1.TLSAuto, true
+	o.Cluster.Spec.TLS.Mode, o.Cluster.Spec.TLS.AllowPlaintextClients = v1beta1.TLSAuto, true
 	withCertificates(&o)
 	return o
 }
 
 func scheduled(line string) observation.Observation {
 	o := serve(3)
-	o.Cluster.Spec.Maintenance.Defragmentation = &v1alpha1.Defragmentation{Schedule: line}
+	o.Cluster.Spec.Maintenance.Defragmentation = &v1beta1.Defragmentation{Schedule: line}
 	return o
 }
 
@@ -269,7 +269,7 @@ func inARequest(change func(*decision.DefragmentationRun)) observation.Observati
 	o.Etcd.Alarms = nil
 	askDefragment(&o, "a")
 	return recovering(o, func(s *decision.DefragmentationRun) {
-		s.Trigger, s.Request = v1alpha1.TriggerRequest, "a"
+		s.Trigger, s.Request = v1beta1.TriggerRequest, "a"
 		change(s)
 	})
 }
@@ -432,7 +432,7 @@ func spaceOut(size, inUse int64) observation.Observation {
 
 func recovering(o observation.Observation, change func(*decision.DefragmentationRun)) observation.Observation {
 	run := &decision.DefragmentationRun{}
-	run.Trigger, run.StartTime = v1alpha1.TriggerNoSpace, metav1.NewTime(now.Add(-time.Minute))
+	run.Trigger, run.StartTime = v1beta1.TriggerNoSpace, metav1.NewTime(now.Add(-time.Minute))
 	return inRun(o, run, change)
 }
 
@@ -465,7 +465,7 @@ func TestVerifyKnowsMaintenance(t *testing.T) {
 	assert.Contains(t, broken(down, decision.Defragment{ID: 2, Name: "demo-1"}), "while demo-2 does not serve")
 	learner := learnerAt(500)
 	assert.Contains(t, broken(learner, decision.Defragment{ID: 2, Name: "demo-1"}), "while there is a learner")
-	asked := recovering(serve(3), func(s *decision.DefragmentationRun) { s.Trigger = v1alpha1.TriggerRequest })
+	asked := recovering(serve(3), func(s *decision.DefragmentationRun) { s.Trigger = v1beta1.TriggerRequest })
 	assert.Contains(t, broken(asked, decision.Defragment{ID: 1, Name: "demo-0"}), "which leads, before demo-1")
 }
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -28,7 +28,7 @@ func list(o *observation.Observation, member string, since time.Duration) {
 	for _, m := range o.Etcd.Members {
 		if m.Name == member {
 			o.Cluster.Status.Members = append(o.Cluster.Status.Members,
-				v1alpha1.MemberStatus{Name: member, ID: objects.Hex(m.ID), JoinTime: metav1.NewTime(now.Add(-since))})
+				v1beta1.MemberStatus{Name: member, ID: objects.Hex(m.ID), JoinTime: metav1.NewTime(now.Add(-since))})
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestPodsAreMadeForProduction(t *testing.T) {
 	assert.False(t, *pod.Spec.AutomountServiceAccountToken)
 	assert.True(t, *etcd.SecurityContext.ReadOnlyRootFilesystem)
 
-	o.Cluster.Spec.Storage.Medium = v1alpha1.Memory
+	o.Cluster.Spec.Storage.Medium = v1beta1.Memory
 	o.Cluster.Spec.Storage.Size = *quantity("512Mi")
 	pod = answer.NewPod(o, "demo-0", "", "3.7.3", objects.StartBootstrap, room("512Mi"), defaults.Speech{PeersTLS: true}, nil)
 	etcd = pod.Spec.Containers[0]
@@ -81,7 +81,7 @@ func unreachable(o *observation.Observation, member string, since time.Duration)
 	if o.Health != nil {
 		o.Health[member] = observation.Health{Err: "connection refused"}
 	}
-	o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue,
+	o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1beta1.Available, Status: metav1.ConditionTrue,
 		LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))}}
 	watch(o, 24*time.Hour)
 	if o.Etcd == nil {
@@ -90,8 +90,8 @@ func unreachable(o *observation.Observation, member string, since time.Duration)
 	for _, m := range o.Etcd.Members {
 		if name, _ := objects.MemberAt(o.Cluster, m.PeerURLs); name == member {
 			o.Cluster.Status.Members = append(objects.Filter(o.Cluster.Status.Members,
-				func(s v1alpha1.MemberStatus) bool { return s.ID != objects.Hex(m.ID) }),
-				v1alpha1.MemberStatus{Name: member, ID: objects.Hex(m.ID),
+				func(s v1beta1.MemberStatus) bool { return s.ID != objects.Hex(m.ID) }),
+				v1beta1.MemberStatus{Name: member, ID: objects.Hex(m.ID),
 					JoinTime:           metav1.NewTime(now.Add(-24 * time.Hour)),
 					LastTransitionTime: metav1.NewTime(now.Add(-since))})
 		}
@@ -111,7 +111,7 @@ func given(what ...func(o *observation.Observation)) observation.Observation {
 
 func marked(o *observation.Observation) {
 	note(o.Children.Claims["demo-1"], objects.AnnotationFailedMember, "true")
-	o.Cluster.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1",
+	o.Cluster.Status.Internal.Replacement = &v1beta1.ReplacementStatus{GivenUp: 1, Voter: "demo-1",
 		NextReplacementTime: metav1.NewTime(now.Add(9 * time.Second))}
 	o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 }
@@ -168,7 +168,7 @@ func TestVerifySeesWhoIsGivenUpForNothing(t *testing.T) {
 		"S6: another etcd": given(marked, answering("demo-1",
 			func(h *observation.Health) { *h = observation.Health{Err: "x", ClusterID: 1, MemberID: 2} })),
 		"S6: for people": given(marked,
-			func(o *observation.Observation) { o.Cluster.Spec.MemberReplacement.Policy = v1alpha1.ReplaceManual }),
+			func(o *observation.Observation) { o.Cluster.Spec.MemberReplacement.Policy = v1beta1.ReplaceManual }),
 		"S6: its disk is full": given(marked, func(o *observation.Observation) {
 			etcd := &o.Children.Pods["demo-1"].Status.ContainerStatuses[0]
 			etcd.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1,
@@ -193,7 +193,7 @@ func TestVotersGivenUpInARow(t *testing.T) {
 	in := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Truncate(time.Second).Add(d)) }
 	row := func(n int32, next time.Duration) observation.Observation {
 		return given(marked, func(o *observation.Observation) {
-			o.Cluster.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, GivenUp: n, Voter: "demo-9",
+			o.Cluster.Status.Internal.Replacement = &v1beta1.ReplacementStatus{Failures: 2, GivenUp: n, Voter: "demo-9",
 				NextReplacementTime: in(next)}
 		})
 	}

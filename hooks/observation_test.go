@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -31,11 +31,11 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // fresh is a cluster that was created a moment ago.
 func fresh(replicas int) observation.Observation {
 	o := observation.Observation{
-		Cluster: &v1alpha1.EtcdCluster{
+		Cluster: &v1beta1.EtcdCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid-demo", Generation: 1},
-			Spec: v1alpha1.EtcdClusterSpec{
+			Spec: v1beta1.EtcdClusterSpec{
 				Replicas: new(int32(replicas)), Version: "3.6.16",
-				Storage: v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("1Gi")},
+				Storage: v1beta1.StorageSpec{Medium: v1beta1.Persistent, Size: resource.MustParse("1Gi")},
 			},
 		},
 		Children: observation.Children{

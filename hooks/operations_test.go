@@ -12,19 +12,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // ask has the observation show an EtcdOperation of this name and UID.
-func ask(o *observation.Observation, uid string, spec v1alpha1.EtcdOperationSpec) *v1alpha1.EtcdOperation {
+func ask(o *observation.Observation, uid string, spec v1beta1.EtcdOperationSpec) *v1beta1.EtcdOperation {
 	spec.ClusterRef.Name = o.Cluster.Name
-	op := &v1alpha1.EtcdOperation{ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid),
+	op := &v1beta1.EtcdOperation{ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid),
 		CreationTimestamp: metav1.NewTime(now.Add(-time.Second))}, Spec: spec}
 	o.Related.Operations = maps.Clone(o.Related.Operations)
 	if o.Related.Operations == nil {
-		o.Related.Operations = map[string]*v1alpha1.EtcdOperation{}
+		o.Related.Operations = map[string]*v1beta1.EtcdOperation{}
 	}
 	for name, other := range o.Related.Operations {
 		if other.Spec.Type == spec.Type {
@@ -35,29 +35,29 @@ func ask(o *observation.Observation, uid string, spec v1alpha1.EtcdOperationSpec
 	return op
 }
 
-func askRestore(o *observation.Observation, uid string, r v1alpha1.RestoreOperation) *v1alpha1.EtcdOperation {
-	return ask(o, uid, v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationRestore, Restore: &r})
+func askRestore(o *observation.Observation, uid string, r v1beta1.RestoreOperation) *v1beta1.EtcdOperation {
+	return ask(o, uid, v1beta1.EtcdOperationSpec{Type: v1beta1.OperationRestore, Restore: &r})
 }
 
-func askRecover(o *observation.Observation, policy v1alpha1.QuorumLoss, epoch int64) {
-	ask(o, "recover", v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationRecover,
-		Recover: &v1alpha1.RecoverOperation{Policy: policy, Epoch: epoch}})
+func askRecover(o *observation.Observation, policy v1beta1.QuorumLoss, epoch int64) {
+	ask(o, "recover", v1beta1.EtcdOperationSpec{Type: v1beta1.OperationRecover,
+		Recover: &v1beta1.RecoverOperation{Policy: policy, Epoch: epoch}})
 }
 
-func askFence(o *observation.Observation, members ...string) *v1alpha1.EtcdOperation {
-	return ask(o, "fence", v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationFence,
-		Fence: &v1alpha1.FenceOperation{Members: members}})
+func askFence(o *observation.Observation, members ...string) *v1beta1.EtcdOperation {
+	return ask(o, "fence", v1beta1.EtcdOperationSpec{Type: v1beta1.OperationFence,
+		Fence: &v1beta1.FenceOperation{Members: members}})
 }
 
-func askDefragment(o *observation.Observation, uid string) *v1alpha1.EtcdOperation {
-	return ask(o, uid, v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationDefragment})
+func askDefragment(o *observation.Observation, uid string) *v1beta1.EtcdOperation {
+	return ask(o, uid, v1beta1.EtcdOperationSpec{Type: v1beta1.OperationDefragment})
 }
 
 // noAsk takes every EtcdOperation out of sight.
 func noAsk(o *observation.Observation) { o.Related.Operations = nil }
 
 // progressOf is what the cluster says of the operation of this UID.
-func progressOf(t *testing.T, o observation.Observation, uid string) v1alpha1.OperationProgress {
+func progressOf(t *testing.T, o observation.Observation, uid string) v1beta1.OperationProgress {
 	t.Helper()
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
@@ -67,12 +67,12 @@ func progressOf(t *testing.T, o observation.Observation, uid string) v1alpha1.Op
 		}
 	}
 	require.Fail(t, "the status does not name it", "%v", d.Status.Operations)
-	return v1alpha1.OperationProgress{}
+	return v1beta1.OperationProgress{}
 }
 
-func askMove(o *observation.Observation, to string) *v1alpha1.EtcdOperation {
-	return ask(o, "move", v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationMoveLeader,
-		MoveLeader: &v1alpha1.MoveLeaderOperation{To: to}})
+func askMove(o *observation.Observation, to string) *v1beta1.EtcdOperation {
+	return ask(o, "move", v1beta1.EtcdOperationSpec{Type: v1beta1.OperationMoveLeader,
+		MoveLeader: &v1beta1.MoveLeaderOperation{To: to}})
 }
 
 func TestHowFarOperationsAre(t *testing.T) {
@@ -80,7 +80,7 @@ func TestHowFarOperationsAre(t *testing.T) {
 		return func(o *observation.Observation) { askMove(o, member); *o = with(*o, facts...) }
 	}
 	recoverOf := func(epoch int64) fact {
-		return func(o *observation.Observation) { askRecover(o, v1alpha1.RecoverFromSurvivor, epoch) }
+		return func(o *observation.Observation) { askRecover(o, v1beta1.RecoverFromSurvivor, epoch) }
 	}
 	fence := func(member string, lasts time.Duration, facts ...fact) fact {
 		return func(o *observation.Observation) {
@@ -90,14 +90,14 @@ func TestHowFarOperationsAre(t *testing.T) {
 			*o = with(*o, facts...)
 		}
 	}
-	inMemory := func(o *observation.Observation) { o.Cluster.Spec.Storage.Medium = v1alpha1.Memory }
+	inMemory := func(o *observation.Observation) { o.Cluster.Spec.Storage.Medium = v1beta1.Memory }
 	defragment := func(withdrawn *metav1.Time) fact {
 		return func(o *observation.Observation) { askDefragment(o, "defrag").DeletionTimestamp = withdrawn }
 	}
-	const pending, failed, succeeded = v1alpha1.OperationPending, v1alpha1.OperationFailed, v1alpha1.OperationSucceeded
+	const pending, failed, succeeded = v1beta1.OperationPending, v1beta1.OperationFailed, v1beta1.OperationSucceeded
 	for name, c := range map[string]struct {
 		ask   fact
-		phase v1alpha1.OperationPhase
+		phase v1beta1.OperationPhase
 		says  string
 	}{
 		"a leader that should be another": {moveTo("demo-1"), pending, "handing the leadership to demo-1"},
@@ -115,7 +115,7 @@ func TestHowFarOperationsAre(t *testing.T) {
 		"a member that the others need": {fence("demo-1", 0, silenced("demo-2")), pending,
 			"demo-1 is not stopped because the others need it now"},
 		"a member in memory":    {fence("demo-1", 0, inMemory), failed, "would lose its data"},
-		"a defragmentation":     {defragment(nil), v1alpha1.OperationRunning, "no member defragmented so far"},
+		"a defragmentation":     {defragment(nil), v1beta1.OperationRunning, "no member defragmented so far"},
 		"one that is withdrawn": {defragment(&metav1.Time{Time: now}), failed, "withdrawn"},
 		"a snapshot that is not there": {restoring(nil), pending,
 			"EtcdSnapshot s1 does not exist in namespace default, " +
@@ -151,7 +151,7 @@ func TestOperationsOfOneTypeRunOneAfterTheOther(t *testing.T) {
 	assert.Len(t, d.Status.Operations, 2, "it is told until its own status says so")
 
 	o.Cluster.Status.Operations = nil
-	older.Status.Phase = v1alpha1.OperationSucceeded
+	older.Status.Phase = v1beta1.OperationSucceeded
 	assert.Equal(t, decision.MoveLeader{To: 3, Name: "demo-2"}, Decide(o).Step)
 	older.Status.Phase = ""
 	older.Spec.ClusterRef.Name = "other"
@@ -161,13 +161,13 @@ func TestOperationsOfOneTypeRunOneAfterTheOther(t *testing.T) {
 // TestManyOperations: a status holds as many as it can, those that are withdrawn first, so that they can go.
 func TestManyOperations(t *testing.T) {
 	o := serve(3)
-	o.Related.Operations = map[string]*v1alpha1.EtcdOperation{}
+	o.Related.Operations = map[string]*v1beta1.EtcdOperation{}
 	for i := range 100 {
 		name := fmt.Sprintf("op-%03d", i)
-		op := &v1alpha1.EtcdOperation{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
+		op := &v1beta1.EtcdOperation{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
 			CreationTimestamp: metav1.NewTime(now.Add(time.Duration(i-100) * time.Second))},
-			Spec: v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationDefragment,
-				ClusterRef: v1alpha1.ClusterRef{Name: o.Cluster.Name}}}
+			Spec: v1beta1.EtcdOperationSpec{Type: v1beta1.OperationDefragment,
+				ClusterRef: v1beta1.ClusterRef{Name: o.Cluster.Name}}}
 		if i == 99 {
 			op.DeletionTimestamp = &metav1.Time{Time: now}
 		}
@@ -177,11 +177,11 @@ func TestManyOperations(t *testing.T) {
 	require.Len(t, all, 32)
 	assert.Equal(t, "op-000", all[0].Name)
 	assert.Equal(t, "op-099", all[31].Name)
-	assert.Equal(t, v1alpha1.OperationFailed, all[31].Phase)
+	assert.Equal(t, v1beta1.OperationFailed, all[31].Phase)
 }
 
 // askSnapshot asks for the data of an EtcdSnapshot.
-func askSnapshot(o *observation.Observation, uid, name string) *v1alpha1.EtcdOperation {
-	return askRestore(o, uid, v1alpha1.RestoreOperation{
-		Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: name}}})
+func askSnapshot(o *observation.Observation, uid, name string) *v1beta1.EtcdOperation {
+	return askRestore(o, uid, v1beta1.RestoreOperation{
+		Snapshot: &v1beta1.SnapshotSource{SnapshotRef: v1beta1.SnapshotRef{Name: name}}})
 }

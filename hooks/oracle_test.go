@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -143,12 +143,12 @@ func TestWhoKeepsPaceIsPromotedAndCounts(t *testing.T) {
 // fencing has an operation fence the member.
 func fencing(name string) fact {
 	return func(o *observation.Observation) {
-		fence := &v1alpha1.EtcdOperation{}
+		fence := &v1beta1.EtcdOperation{}
 		fence.Name, fence.UID, fence.Namespace = "fence", "uid-fence", o.Cluster.Namespace
 		fence.Finalizers = []string{"kept"}
-		fence.Spec.ClusterRef.Name, fence.Spec.Type = o.Cluster.Name, v1alpha1.OperationFence
-		fence.Spec.Fence = &v1alpha1.FenceOperation{Members: []string{name}}
-		o.Related.Operations = map[string]*v1alpha1.EtcdOperation{fence.Name: fence}
+		fence.Spec.ClusterRef.Name, fence.Spec.Type = o.Cluster.Name, v1beta1.OperationFence
+		fence.Spec.Fence = &v1beta1.FenceOperation{Members: []string{name}}
+		o.Related.Operations = map[string]*v1beta1.EtcdOperation{fence.Name: fence}
 	}
 }
 
@@ -157,7 +157,7 @@ func fencing(name string) fact {
 func TestVerifySeesWrongFinalizations(t *testing.T) {
 	o := serve(3)
 	o.Cluster.DeletionTimestamp = &metav1.Time{Time: now}
-	o.Cluster.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+	o.Cluster.Spec.DeletionPolicy = v1beta1.DeletionDelete
 	remaining, finalized := answer.Finalize(o)
 	require.NoError(t, safety.Finalize(o, remaining, finalized))
 

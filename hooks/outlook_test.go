@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -23,7 +23,7 @@ func told(t *testing.T, o observation.Observation) (is, message string) {
 	t.Helper()
 	d := Decide(o)
 	require.NoError(t, verify(o, d))
-	for _, kind := range []string{v1alpha1.Ready, v1alpha1.Reconciling, v1alpha1.Stalled} {
+	for _, kind := range []string{v1beta1.Ready, v1beta1.Reconciling, v1beta1.Stalled} {
 		c := meta.FindStatusCondition(d.Status.Conditions, kind)
 		require.NotNil(t, c, kind)
 		if c.Status == metav1.ConditionTrue {
@@ -48,8 +48,8 @@ func TestWhatToolsAreTold(t *testing.T) {
 	theirAlarm := func(o *observation.Observation) {
 		o.Etcd.Alarms = []observation.Alarm{{MemberID: firstExternal, Kind: observation.AlarmNoSpace}}
 	}
-	phase := func(p v1alpha1.SnapshotPhase, uri string) fact {
-		return restoring(&v1alpha1.EtcdSnapshotStatus{Phase: p, URI: uri})
+	phase := func(p v1beta1.SnapshotPhase, uri string) fact {
+		return restoring(&v1beta1.EtcdSnapshotStatus{Phase: p, URI: uri})
 	}
 	for name, c := range map[string]struct {
 		o          observation.Observation
@@ -86,11 +86,11 @@ func TestWhatToolsAreTold(t *testing.T) {
 		"a first start without a leader": {unborn(10 * time.Minute), "Stalled ActionNeeded", "its etcd runs"},
 		"a restore from a snapshot that is not there yet": {with(serve(3), restoring(nil)), "Reconciling Progressing",
 			"does not exist"},
-		"a restore from one that is being taken": {with(serve(3), phase(v1alpha1.SnapshotRunning, "")),
+		"a restore from one that is being taken": {with(serve(3), phase(v1beta1.SnapshotRunning, "")),
 			"Reconciling Progressing", "is Running"},
-		"a restore from one that failed": {with(serve(3), phase(v1alpha1.SnapshotFailed, "")), "Stalled ActionNeeded",
+		"a restore from one that failed": {with(serve(3), phase(v1beta1.SnapshotFailed, "")), "Stalled ActionNeeded",
 			"is Failed"},
-		"a restore from one that is not verified": {with(serve(3), phase(v1alpha1.SnapshotUnverified, "s3://x")),
+		"a restore from one that is not verified": {with(serve(3), phase(v1beta1.SnapshotUnverified, "s3://x")),
 			"Stalled ActionNeeded", "is Unverified"},
 		"beside others":                      {besideThree(3), "Ready Serving", "beside"},
 		"beside others, with larger volumes": {with(besideThree(3), size("2Gi")), "Reconciling Progressing", "beside"},
@@ -105,11 +105,11 @@ func TestWhatToolsAreTold(t *testing.T) {
 }
 
 // restoring asks for the data of the snapshot s1, which has this status; nil: it is not there.
-func restoring(status *v1alpha1.EtcdSnapshotStatus) fact {
+func restoring(status *v1beta1.EtcdSnapshotStatus) fact {
 	return func(o *observation.Observation) {
 		askSnapshot(o, "one", "s1")
 		if status != nil {
-			o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"s1": {Status: *status}}
+			o.Related.Snapshots = map[string]*v1beta1.EtcdSnapshot{"s1": {Status: *status}}
 		}
 	}
 }
@@ -147,16 +147,16 @@ func TestConnection(t *testing.T) {
 	c := Decide(o).Status.Connection
 	require.NotNil(t, c)
 	url := fmt.Sprintf("https://demo.%s.svc:2379", o.Cluster.Namespace)
-	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{url},
-		ClientSecretRef: v1alpha1.SecretRef{Name: "demo-client-tls"},
-		CASecretRef:     v1alpha1.SecretRef{Name: "demo-client-tls"}}, *c)
+	assert.Equal(t, v1beta1.ConnectionStatus{Endpoints: []string{url},
+		ClientSecretRef: v1beta1.SecretRef{Name: "demo-client-tls"},
+		CASecretRef:     v1beta1.SecretRef{Name: "demo-client-tls"}}, *c)
 
 	delete(o.Children.Secrets, "demo-client-tls")
 	assert.Empty(t, Decide(o).Status.Connection.ClientSecretRef, "it is not there yet")
 	assert.Nil(t, Decide(fresh(3)).Status.Connection, "no such Service: yet")
 
-	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
-	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{strings.Replace(url, "https", "http", 1)}},
+	o.Cluster.Spec.TLS.Mode = v1beta1.TLSDisabled
+	assert.Equal(t, v1beta1.ConnectionStatus{Endpoints: []string{strings.Replace(url, "https", "http", 1)}},
 		*Decide(o).Status.Connection)
 }
 
@@ -165,7 +165,7 @@ func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
 	o := serve(3)
 	delete(o.Children.Budgets, "demo")
 	first := Decide(o)
-	require.Equal(t, []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
+	require.Equal(t, []v1beta1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
 		RequestTime: metav1.NewTime(now.Truncate(time.Second))}}, first.Status.Internal.Awaited)
 	assert.NotContains(t, first.Reason.Message, "has not made")
 	assert.Equal(t, facts.MissedAfter, first.ResyncAfter.Round(time.Second))
@@ -180,14 +180,14 @@ func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
 	plan := after(facts.MissedAfter)
 	assert.Contains(t, plan.Reason.Message, words)
 	assert.Equal(t, first.Status.Internal.Awaited, plan.Status.Internal.Awaited)
-	assert.True(t, meta.IsStatusConditionTrue(plan.Status.Conditions, v1alpha1.Reconciling), "it may still come")
-	assert.True(t, meta.IsStatusConditionFalse(plan.Status.Conditions, v1alpha1.Degraded))
+	assert.True(t, meta.IsStatusConditionTrue(plan.Status.Conditions, v1beta1.Reconciling), "it may still come")
+	assert.True(t, meta.IsStatusConditionFalse(plan.Status.Conditions, v1beta1.Degraded))
 	assert.Equal(t, facts.MissedForLong-facts.MissedAfter, plan.ResyncAfter)
 
 	long := after(facts.MissedForLong)
 	assert.Equal(t, plan.Reason, long.Reason)
-	assert.True(t, meta.IsStatusConditionTrue(long.Status.Conditions, v1alpha1.Stalled))
-	degraded := meta.FindStatusCondition(long.Status.Conditions, v1alpha1.Degraded)
+	assert.True(t, meta.IsStatusConditionTrue(long.Status.Conditions, v1beta1.Stalled))
+	degraded := meta.FindStatusCondition(long.Status.Conditions, v1beta1.Degraded)
 	assert.Equal(t, []string{"FailedCreate", words}, []string{degraded.Reason, degraded.Message})
 	o.Cluster.Status = long.Status
 	assert.Equal(t, long, after(time.Hour), "nothing more is written")
@@ -199,7 +199,7 @@ func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
 func TestATimeAheadIsNotBelieved(t *testing.T) {
 	o := given(func(o *observation.Observation) {
 		delete(o.Children.Budgets, "demo")
-		o.Cluster.Status.Internal.Awaited = []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
+		o.Cluster.Status.Internal.Awaited = []v1beta1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
 			RequestTime: metav1.NewTime(now.Add(time.Hour))},
 			{Kind: "Pod", Name: "demo-1", RequestTime: metav1.NewTime(now.Add(-time.Hour))}}
 	})
@@ -229,7 +229,7 @@ func TestHistoryKeepsWhatChangedAndNothingElse(t *testing.T) {
 
 func TestHistoryOfAViewThatLagsIsNotLost(t *testing.T) {
 	o := serve(3)
-	o.Recent = []v1alpha1.HistoryEntry{{Rule: "Grow", Step: "add learner demo-2"}, {Rule: "LearnerCatchingUp"}}
+	o.Recent = []v1beta1.HistoryEntry{{Rule: "Grow", Step: "add learner demo-2"}, {Rule: "LearnerCatchingUp"}}
 	first := Decide(o).Status.History
 	require.Len(t, first, 3)
 	assert.Equal(t, "Converged", first[2].Rule)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -196,7 +196,7 @@ func TestVerifySeesWhatEpochsArePlannedWith(t *testing.T) {
 func TestWhoEndedAsFailedAsksForNothing(t *testing.T) {
 	o := preparedEpoch(t)
 	for _, op := range o.Related.Operations {
-		op.Status.Phase = v1alpha1.OperationFailed
+		op.Status.Phase = v1beta1.OperationFailed
 	}
 	d := Decide(o)
 	assert.NoError(t, verify(o, d))

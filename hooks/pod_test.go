@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -23,7 +23,7 @@ import (
 )
 
 // made is the first pod of a cluster of one whose spec was changed like this.
-func made(t *testing.T, version string, change func(*v1alpha1.EtcdClusterSpec)) *corev1.Pod {
+func made(t *testing.T, version string, change func(*v1beta1.EtcdClusterSpec)) *corev1.Pod {
 	t.Helper()
 	o := fresh(1)
 	o.Cluster.Spec.Version = version
@@ -37,7 +37,7 @@ func made(t *testing.T, version string, change func(*v1alpha1.EtcdClusterSpec)) 
 	return d.Children.Pods[0]
 }
 
-func unchanged(*v1alpha1.EtcdClusterSpec) {}
+func unchanged(*v1beta1.EtcdClusterSpec) {}
 
 func TestDefaultsAreForProduction(t *testing.T) {
 	pod := made(t, "3.6.16", unchanged)
@@ -71,20 +71,20 @@ func TestDefaultsAreForProduction(t *testing.T) {
 func TestEveryFieldReachesThePod(t *testing.T) {
 	affinity := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}}}}
-	pod := made(t, "3.7.3", func(s *v1alpha1.EtcdClusterSpec) {
-		s.Image = v1alpha1.ImageSpec{Repository: "registry.example/etcd", PullPolicy: corev1.PullAlways,
+	pod := made(t, "3.7.3", func(s *v1beta1.EtcdClusterSpec) {
+		s.Image = v1beta1.ImageSpec{Repository: "registry.example/etcd", PullPolicy: corev1.PullAlways,
 			PullSecrets: []corev1.LocalObjectReference{{Name: "pull"}}}
 		s.Affinity, s.NodeSelector, s.PriorityClassName = affinity, map[string]string{"disk": "fast"}, "high"
 		s.SchedulerName, s.RuntimeClassName = "packer", "gvisor"
 		s.Tolerations = []corev1.Toleration{{Key: "etcd", Operator: corev1.TolerationOpExists}}
 		s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "rack",
 			WhenUnsatisfiable: corev1.DoNotSchedule}}
-		s.AdditionalMetadata = v1alpha1.Metadata{Labels: map[string]v1alpha1.LabelValue{"team": "db",
+		s.AdditionalMetadata = v1beta1.Metadata{Labels: map[string]v1beta1.LabelValue{"team": "db",
 			"app.kubernetes.io/instance": "stolen"}, Annotations: map[string]string{"note": "x"}}
-		s.Options = v1alpha1.Options{
+		s.Options = v1beta1.Options{
 			QuotaBackendBytes: new(int64(1 << 27)), MaxRequestBytes: new(int64(4096)),
 			HeartbeatInterval: millis(50), ElectionTimeout: millis(500), LogLevel: "warn",
-			AutoCompaction: v1alpha1.AutoCompaction{Revisions: new(int64(42))},
+			AutoCompaction: v1beta1.AutoCompaction{Revisions: new(int64(42))},
 		}
 	})
 	etcd := pod.Spec.Containers[0]
@@ -142,8 +142,8 @@ func TestAllowedRepositories(t *testing.T) {
 		o := with(serve(3), withoutPod("demo-1"))
 		o.Settings.AllowedRepositories = strings.Fields(c.allowed)
 		o.Cluster.Spec.Image.Repository = c.repository
-		o.Cluster.Spec.Image.Tags = map[string]v1alpha1.ImageTag{ // a tag of one's own, and its digest, are of no other
-			o.Cluster.Spec.Version: v1alpha1.ImageTag(o.Cluster.Spec.Version + "-r2@sha256:" + strings.Repeat("0", 64))}
+		o.Cluster.Spec.Image.Tags = map[string]v1beta1.ImageTag{ // a tag of one's own, and its digest, are of no other
+			o.Cluster.Spec.Version: v1beta1.ImageTag(o.Cluster.Spec.Version + "-r2@sha256:" + strings.Repeat("0", 64))}
 		d := Decide(o)
 		assert.NoError(t, verify(o, d))
 		assert.Equal(t, !c.fine, d.Reason.Rule == "Unsupported", "%v: %s", c, d.Reason)
@@ -152,18 +152,18 @@ func TestAllowedRepositories(t *testing.T) {
 
 		o.Cluster.Status = d.Status
 		s := snapshot.Observation{
-			Snapshot: &v1alpha1.EtcdSnapshot{
+			Snapshot: &v1beta1.EtcdSnapshot{
 				ObjectMeta: metav1.ObjectMeta{Name: "nightly", CreationTimestamp: metav1.NewTime(now)},
-				Spec: v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
-					Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups"}}},
+				Spec: v1beta1.EtcdSnapshotSpec{ClusterRef: v1beta1.ClusterRef{Name: "demo"},
+					Store: v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "backups"}}},
 			},
-			Clusters: map[string]*v1alpha1.EtcdCluster{"demo": o.Cluster}, Images: o.Settings.Images, Now: now,
+			Clusters: map[string]*v1beta1.EtcdCluster{"demo": o.Cluster}, Images: o.Settings.Images, Now: now,
 		}
 		taken := snapshot.Decide(s)
 		assert.NoError(t, snapshot.Verify(s, taken))
 		assert.Equal(t, c.fine, len(taken.Jobs) == 1, "%v: %s", c, taken.Reason)
 		if !c.fine {
-			assert.Equal(t, v1alpha1.SnapshotPending, taken.Status.Phase, "it may be allowed later")
+			assert.Equal(t, v1beta1.SnapshotPending, taken.Status.Phase, "it may be allowed later")
 			assert.Contains(t, taken.Status.Message, "spec.image.repository")
 		}
 	}
@@ -177,14 +177,14 @@ func TestAllowedRepositories(t *testing.T) {
 // TestOurOwnKeysAreNotForASpec: labels and annotations of our domain tell Quorate what it did, as that a pod is told
 // which members to join (S10). A spec that gives such a key is refused, and it reaches no object either way.
 func TestOurOwnKeysAreNotForASpec(t *testing.T) {
-	for key, metadata := range map[string]v1alpha1.Metadata{
+	for key, metadata := range map[string]v1beta1.Metadata{
 		objects.AnnotationInitialCluster: {Annotations: map[string]string{
 			objects.AnnotationInitialCluster: "demo-0=http://elsewhere:2380"}},
 		objects.AnnotationQuarantined: {Annotations: map[string]string{objects.AnnotationQuarantined: "x"}},
 		objects.AnnotationEpoch:       {Annotations: map[string]string{objects.AnnotationEpoch: "7"}},
 		objects.Domain + "unheard-of": {Annotations: map[string]string{objects.Domain + "unheard-of": "x"}},
-		objects.LabelMember:           {Labels: map[string]v1alpha1.LabelValue{objects.LabelMember: "stolen"}},
-		objects.LabelSnapshot:         {Labels: map[string]v1alpha1.LabelValue{objects.LabelSnapshot: "nightly"}},
+		objects.LabelMember:           {Labels: map[string]v1beta1.LabelValue{objects.LabelMember: "stolen"}},
+		objects.LabelSnapshot:         {Labels: map[string]v1beta1.LabelValue{objects.LabelSnapshot: "nightly"}},
 	} {
 		for state, o := range map[string]observation.Observation{"fresh": fresh(3), "serving": serve(3)} {
 			o.Cluster.Spec.AdditionalMetadata = metadata
@@ -212,16 +212,16 @@ func TestOurOwnKeysAreNotForASpec(t *testing.T) {
 // restricted-v2 wants it; what is said besides is in every pod.
 func TestThePlatformChoosesUsers(t *testing.T) {
 	for _, c := range []struct {
-		says              v1alpha1.PodSecurity
+		says              v1beta1.PodSecurity
 		user, group, file *int64
 	}{
-		{v1alpha1.PodSecurity{}, new(int64(10001)), new(int64(10001)), new(int64(10001))},
-		{v1alpha1.PodSecurity{RunAsUser: new(int64(7))}, new(int64(7)), new(int64(10001)), new(int64(10001))},
-		{v1alpha1.PodSecurity{IDPolicy: v1alpha1.IDsByPlatform}, nil, nil, nil},
-		{v1alpha1.PodSecurity{IDPolicy: v1alpha1.IDsByPlatform, FSGroup: new(int64(8))}, nil, nil, new(int64(8))},
+		{v1beta1.PodSecurity{}, new(int64(10001)), new(int64(10001)), new(int64(10001))},
+		{v1beta1.PodSecurity{RunAsUser: new(int64(7))}, new(int64(7)), new(int64(10001)), new(int64(10001))},
+		{v1beta1.PodSecurity{IDPolicy: v1beta1.IDsByPlatform}, nil, nil, nil},
+		{v1beta1.PodSecurity{IDPolicy: v1beta1.IDsByPlatform, FSGroup: new(int64(8))}, nil, nil, new(int64(8))},
 	} {
 		c.says.FSGroupChangePolicy = corev1.FSGroupChangeAlways
-		pod := made(t, "3.6.16", func(s *v1alpha1.EtcdClusterSpec) { s.SecurityContext = &c.says })
+		pod := made(t, "3.6.16", func(s *v1beta1.EtcdClusterSpec) { s.SecurityContext = &c.says })
 		assert.Equal(t, &corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: c.user, RunAsGroup: c.group,
 			FSGroup: c.file, FSGroupChangePolicy: new(corev1.FSGroupChangeAlways),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
@@ -234,7 +234,7 @@ func TestThePlatformChoosesUsers(t *testing.T) {
 
 // TestNoPodIsMadeThatRestrictedForbids: where the CRD's rules don't hold, such a spec is refused here.
 func TestNoPodIsMadeThatRestrictedForbids(t *testing.T) {
-	for want, says := range map[string]v1alpha1.PodSecurity{
+	for want, says := range map[string]v1beta1.PodSecurity{
 		"user or group 0":  {RunAsUser: new(int64(0))},
 		"user or group -1": {RunAsGroup: new(int64(-1))},
 	} {
@@ -243,7 +243,7 @@ func TestNoPodIsMadeThatRestrictedForbids(t *testing.T) {
 		assert.ErrorContains(t, defaults.Validate(&o.Cluster.Spec, o.Settings), want)
 	}
 	o := serveOn("a", "b", "c", "d")
-	o.Cluster.Spec.SecurityContext = &v1alpha1.PodSecurity{RunAsUser: new(int64(7))}
+	o.Cluster.Spec.SecurityContext = &v1beta1.PodSecurity{RunAsUser: new(int64(7))}
 	assert.ErrorContains(t, defaults.Validate(&o.Cluster.Spec, o.Settings), "can't choose users and groups with the medium "+
 		"HostPath")
 }
@@ -321,8 +321,8 @@ func TestInspectionsInAMesh(t *testing.T) {
 func TestTheIssuesOwnURL(t *testing.T) {
 	const url = "s3://b/$(tls.key)"
 	for _, pod := range fillFrom(record.Resolved{URL: url + "/x.db",
-		Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b", Prefix: "$(tls.key)",
-			CredentialsSecretRef: v1alpha1.SecretRef{Name: "demo-ca"}}}}, fresh(3)) {
+		Store: v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "b", Prefix: "$(tls.key)",
+			CredentialsSecretRef: v1beta1.SecretRef{Name: "demo-ca"}}}}, fresh(3)) {
 		assert.Empty(t, kubelet.Leaks(&pod.Spec), pod.Name)
 		assert.Contains(t, kubelet.Line(&pod.Spec.InitContainers[1]), "--url="+url+"/x.db")
 	}
@@ -368,7 +368,7 @@ func FuzzNoTextOfASpecNamesASecret(f *testing.F) {
 		for _, pod := range fillFrom(from, c) {
 			assert.Empty(t, kubelet.Leaks(&pod.Spec), pod.Name)
 		}
-		s.Bootstrap = &v1alpha1.Bootstrap{Snapshot: &v1alpha1.SnapshotSource{Artifact: kubelet.AnyText(r),
+		s.Bootstrap = &v1beta1.Bootstrap{Snapshot: &v1beta1.SnapshotSource{Artifact: kubelet.AnyText(r),
 			Store: &store}}
 		for range 6 {
 			d := Decide(c)
@@ -384,23 +384,23 @@ func FuzzNoTextOfASpecNamesASecret(f *testing.F) {
 // TestWhatNoObjectMayHave: a spec of which Kubernetes would take no object, or no etcd that runs, changes nothing and
 // says what to correct.
 func TestWhatNoObjectMayHave(t *testing.T) {
-	labelled := func(key, value string) func(*v1alpha1.EtcdClusterSpec) {
-		return func(s *v1alpha1.EtcdClusterSpec) {
-			s.AdditionalMetadata.Labels = map[string]v1alpha1.LabelValue{key: v1alpha1.LabelValue(value)}
+	labelled := func(key, value string) func(*v1beta1.EtcdClusterSpec) {
+		return func(s *v1beta1.EtcdClusterSpec) {
+			s.AdditionalMetadata.Labels = map[string]v1beta1.LabelValue{key: v1beta1.LabelValue(value)}
 		}
 	}
-	limited := func(memory string) func(*v1alpha1.EtcdClusterSpec) {
-		return func(s *v1alpha1.EtcdClusterSpec) {
+	limited := func(memory string) func(*v1beta1.EtcdClusterSpec) {
+		return func(s *v1beta1.EtcdClusterSpec) {
 			s.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}
 		}
 	}
-	annotated := func(key string) func(*v1alpha1.EtcdClusterSpec) {
-		return func(s *v1alpha1.EtcdClusterSpec) {
+	annotated := func(key string) func(*v1beta1.EtcdClusterSpec) {
+		return func(s *v1beta1.EtcdClusterSpec) {
 			s.AdditionalMetadata.Annotations = map[string]string{key: "any text"}
 		}
 	}
 	for name, c := range map[string]struct {
-		change func(*v1alpha1.EtcdClusterSpec)
+		change func(*v1beta1.EtcdClusterSpec)
 		wrong  string // empty for nothing
 	}{
 		"a key with a space": {labelled("two words", "x"),
@@ -418,7 +418,7 @@ func TestWhatNoObjectMayHave(t *testing.T) {
 		"too little memory": {limited("10Mi"), "spec.resources.limits.memory 10Mi is too little for etcd: set 32Mi " +
 			"or more"},
 		"enough memory":                 {limited("32Mi"), ""},
-		"a version with a leading zero": {func(s *v1alpha1.EtcdClusterSpec) { s.Version = "3.6.016" }, "is not x.y.z"},
+		"a version with a leading zero": {func(s *v1beta1.EtcdClusterSpec) { s.Version = "3.6.016" }, "is not x.y.z"},
 	} {
 		o := serve(3)
 		c.change(&o.Cluster.Spec)

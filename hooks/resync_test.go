@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -39,14 +39,14 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 		for i := range o.Cluster.Status.Members {
 			o.Cluster.Status.Members[i].Ready, o.Cluster.Status.Members[i].LastTransitionTime = false, ago(since)
 		}
-		o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionFalse,
+		o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1beta1.Available, Status: metav1.ConditionFalse,
 			LastTransitionTime: ago(since)}}
-		o.Cluster.Status.History = []v1alpha1.HistoryEntry{{Rule: "Blind", Time: ago(since)}}
+		o.Cluster.Status.History = []v1beta1.HistoryEntry{{Rule: "Blind", Time: ago(since)}}
 	}
 	oneIsDown := func(o *observation.Observation, since time.Duration) {
 		unreachable(o, "demo-1", since)
-		o.Cluster.Spec.MemberReplacement.Policy = v1alpha1.ReplaceManual
-		o.Cluster.Status.History = []v1alpha1.HistoryEntry{{Rule: "WaitForMembers", Time: ago(since)}}
+		o.Cluster.Spec.MemberReplacement.Policy = v1beta1.ReplaceManual
+		o.Cluster.Status.History = []v1beta1.HistoryEntry{{Rule: "WaitForMembers", Time: ago(since)}}
 	}
 	for _, how := range []func(*observation.Observation, time.Duration){blind, oneIsDown} {
 		for _, c := range []struct{ resync, since, want time.Duration }{
@@ -86,7 +86,7 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 
 // watch lets Quorate have looked without a gap for so long.
 func watch(o *observation.Observation, since time.Duration) {
-	o.Cluster.Status.Internal.Watched = &v1alpha1.WatchedStatus{StartTime: metav1.NewTime(o.Now.Add(-since)),
+	o.Cluster.Status.Internal.Watched = &v1beta1.WatchedStatus{StartTime: metav1.NewTime(o.Now.Add(-since)),
 		LastProbeTime: metav1.NewTime(o.Now)}
 }
 
@@ -101,13 +101,13 @@ func pass(o *observation.Observation, until time.Time) {
 func TestWhatIsCountedOfASilence(t *testing.T) {
 	second := now.Truncate(time.Second)
 	const hour, minute, six = time.Hour, time.Minute, 6 * time.Minute
-	watched := func(since, looked time.Duration) *v1alpha1.WatchedStatus {
-		return &v1alpha1.WatchedStatus{StartTime: metav1.NewTime(second.Add(-since)),
+	watched := func(since, looked time.Duration) *v1beta1.WatchedStatus {
+		return &v1beta1.WatchedStatus{StartTime: metav1.NewTime(second.Add(-since)),
 			LastProbeTime: metav1.NewTime(second.Add(-looked))}
 	}
 	for name, c := range map[string]struct {
 		resync    time.Duration
-		old, says *v1alpha1.WatchedStatus
+		old, says *v1beta1.WatchedStatus
 		seen      time.Duration
 	}{
 		"all of it":                        {0, watched(hour, 59*time.Second), watched(hour, 59*time.Second), six},
@@ -115,7 +115,7 @@ func TestWhatIsCountedOfASilence(t *testing.T) {
 		"part of it":                       {0, watched(4*minute, 2*minute), watched(4*minute, 0), 4 * minute},
 		"nothing after a gap":              {0, watched(hour, 2*minute+time.Second), watched(0, 0), 0},
 		"nothing without a status":         {0, nil, watched(0, 0), 0},
-		"nor with half of one":             {0, &v1alpha1.WatchedStatus{LastProbeTime: metav1.NewTime(second)}, watched(0, 0), 0},
+		"nor with half of one":             {0, &v1beta1.WatchedStatus{LastProbeTime: metav1.NewTime(second)}, watched(0, 0), 0},
 		"with rarer calls a gap is longer": {minute, watched(hour, 4*minute), watched(hour, 0), six},
 		"with denser ones shorter":         {10 * time.Second, watched(hour, 41*time.Second), watched(0, 0), 0},
 		"another clock is ahead":           {0, watched(-minute, -minute), watched(-minute, -minute), 0},

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -23,7 +23,7 @@ import (
 )
 
 // outside is a cluster at rest with this Service for clients.
-func outside(asked v1alpha1.ClientService) observation.Observation {
+func outside(asked v1beta1.ClientService) observation.Observation {
 	o := serve(3)
 	o.Cluster.Spec.ClientService = asked
 	observe(&o, Decide(o))
@@ -44,13 +44,13 @@ func serviceIn(t *testing.T, d decision.Decision, name string) *corev1.Service {
 func TestEveryFieldReachesTheService(t *testing.T) {
 	o := serve(3)
 	o.Cluster.Spec.AdditionalMetadata.Annotations = map[string]string{"a": "all", "b": "all"}
-	o.Cluster.Spec.ClientService = v1alpha1.ClientService{
+	o.Cluster.Spec.ClientService = v1beta1.ClientService{
 		Type: corev1.ServiceTypeLoadBalancer, Annotations: map[string]string{"b": "own"},
 		NodePort: new(int32(30379)), LoadBalancerClass: "example.com/internal",
 		LoadBalancerSourceRanges: []string{"10.0.0.0/8"}, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
 		AppProtocol: "https",
 	}
-	o.Cluster.Spec.IP = v1alpha1.IP{Policy: corev1.IPFamilyPolicyPreferDualStack,
+	o.Cluster.Spec.IP = v1beta1.IP{Policy: corev1.IPFamilyPolicyPreferDualStack,
 		Families: []corev1.IPFamily{corev1.IPv6Protocol}}
 	d := Decide(o)
 	s, peers := serviceIn(t, d, "demo"), serviceIn(t, d, "demo-peers")
@@ -73,7 +73,7 @@ func TestEveryFieldReachesTheService(t *testing.T) {
 // TestServicesKeepWhatKubernetesFillsIn: what the spec leaves open is in no answer, so that no one is told to take it
 // back.
 func TestServicesKeepWhatKubernetesFillsIn(t *testing.T) {
-	o := outside(v1alpha1.ClientService{Type: corev1.ServiceTypeNodePort})
+	o := outside(v1beta1.ClientService{Type: corev1.ServiceTypeNodePort})
 	seen := o.Children.Services["demo"]
 	seen.Spec.ClusterIP, seen.Spec.IPFamilies = "10.96.0.7", []corev1.IPFamily{corev1.IPv4Protocol}
 	seen.Spec.ExternalTrafficPolicy, seen.Spec.Ports[0].NodePort = corev1.ServiceExternalTrafficPolicyCluster, 31234
@@ -88,7 +88,7 @@ func TestServicesKeepWhatKubernetesFillsIn(t *testing.T) {
 
 // TestTheAddressOfALoadBalancerIsInTheCertificate, and people are told the URL.
 func TestTheAddressOfALoadBalancerIsInTheCertificate(t *testing.T) {
-	o := outside(v1alpha1.ClientService{Type: corev1.ServiceTypeLoadBalancer})
+	o := outside(v1beta1.ClientService{Type: corev1.ServiceTypeLoadBalancer})
 	f := facts.New(o)
 	require.NotContains(t, f.Leaves[0].Names, "192.0.2.9")
 	o.Children.Services["demo"].Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.9"},
@@ -109,17 +109,17 @@ func TestTheAddressOfALoadBalancerIsInTheCertificate(t *testing.T) {
 
 // TestAnotherFirstFamilyIsSaid, and the Service is left with its own: Kubernetes would refuse every change of it.
 func TestAnotherFirstFamilyIsSaid(t *testing.T) {
-	o := outside(v1alpha1.ClientService{})
+	o := outside(v1beta1.ClientService{})
 	o.Cluster.Spec.IP.Families = []corev1.IPFamily{corev1.IPv6Protocol}
 	o.Children.Services["demo"].Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
 	d := Decide(o)
 	assert.Equal(t, []corev1.IPFamily{corev1.IPv4Protocol}, serviceIn(t, d, "demo").Spec.IPFamilies)
-	assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Advised).Message, "delete the Service, and Quorate makes it again")
+	assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1beta1.Advised).Message, "delete the Service, and Quorate makes it again")
 }
 
 // TestASuspendedServiceKeepsItsAnnotations: a cloud would make another load balancer.
 func TestASuspendedServiceKeepsItsAnnotations(t *testing.T) {
-	o := outside(v1alpha1.ClientService{Annotations: map[string]string{"cloud.example/internal": "true"}})
+	o := outside(v1beta1.ClientService{Annotations: map[string]string{"cloud.example/internal": "true"}})
 	o.Cluster.Spec.Suspend = true
 	o.Children.Services["demo"].Annotations["others.example/note"] = "theirs"
 	assert.Equal(t, map[string]string{"cloud.example/internal": "true"}, serviceIn(t, Decide(o), "demo").Annotations)
@@ -127,7 +127,7 @@ func TestASuspendedServiceKeepsItsAnnotations(t *testing.T) {
 
 // TestServicesThatKubernetesWouldRefuse are refused, where the CRD's rules don't hold.
 func TestServicesThatKubernetesWouldRefuse(t *testing.T) {
-	for want, asked := range map[string]v1alpha1.ClientService{
+	for want, asked := range map[string]v1beta1.ClientService{
 		"is not ClusterIP":                                 {Type: corev1.ServiceTypeExternalName},
 		"nodePort and externalTraff":                       {NodePort: new(int32(30379))},
 		"need the type NodePort":                           {ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal},
@@ -154,7 +154,7 @@ func TestOnlyCertificatesHaveTheClusterDomain(t *testing.T) {
 }
 
 // membersOutside is a cluster whose members have these Services, and have yet to be restarted for them.
-func membersOutside(asked v1alpha1.MemberService) observation.Observation {
+func membersOutside(asked v1beta1.MemberService) observation.Observation {
 	o := serve(3)
 	o.Cluster.Spec.MemberService = &asked
 	observe(&o, Decide(o))
@@ -173,7 +173,7 @@ func TestEveryFieldReachesTheServicesOfMembers(t *testing.T) {
 	o := serve(3)
 	o.Cluster.Spec.AdditionalMetadata.Annotations = map[string]string{"a": "all", "b": "all"}
 	o.Cluster.Spec.IP.Families = []corev1.IPFamily{corev1.IPv6Protocol}
-	o.Cluster.Spec.MemberService = &v1alpha1.MemberService{
+	o.Cluster.Spec.MemberService = &v1beta1.MemberService{
 		Domain: "etcd.example.com", Type: corev1.ServiceTypeLoadBalancer, Annotations: map[string]string{"b": "own"},
 		LoadBalancerClass: "example.com/internal", LoadBalancerSourceRanges: []string{"10.0.0.0/8"},
 		ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
@@ -197,7 +197,7 @@ func TestEveryFieldReachesTheServicesOfMembers(t *testing.T) {
 
 // TestALoadBalancersURLIsKnownBeforeItsAddress, and is in etcd's list beside the one within Kubernetes.
 func TestALoadBalancersURLIsKnownBeforeItsAddress(t *testing.T) {
-	o := membersOutside(v1alpha1.MemberService{Type: corev1.ServiceTypeLoadBalancer, Domain: "etcd.example.com"})
+	o := membersOutside(v1beta1.MemberService{Type: corev1.ServiceTypeLoadBalancer, Domain: "etcd.example.com"})
 	f := facts.New(o)
 	assert.Contains(t, f.Leaves[0].Names, "*.etcd.example.com")
 	assert.Contains(t, f.Leaves[0].Needs(o.Cluster), "*.etcd.example.com")
@@ -221,7 +221,7 @@ func TestALoadBalancersURLIsKnownBeforeItsAddress(t *testing.T) {
 // TestServicesOfMembersStayWhileEtcdIsSilent: a cloud would give another address to the next one. They go with the list
 // that omits their member.
 func TestServicesOfMembersStayWhileEtcdIsSilent(t *testing.T) {
-	o := membersOutside(v1alpha1.MemberService{Type: corev1.ServiceTypeLoadBalancer, Domain: "etcd.example.com"})
+	o := membersOutside(v1beta1.MemberService{Type: corev1.ServiceTypeLoadBalancer, Domain: "etcd.example.com"})
 	left := o.Children.Services["demo-2-external"].DeepCopy()
 	left.Name = "demo-7-external"
 	o.Children.Services["demo-7-external"] = left
@@ -239,7 +239,7 @@ func TestServicesOfMembersStayWhileEtcdIsSilent(t *testing.T) {
 // TestMembersOutsideThatCanNotBe are refused, where the CRD's rules don't hold.
 func TestMembersOutsideThatCanNotBe(t *testing.T) {
 	const domain = "etcd.example.com"
-	for want, asked := range map[string]v1alpha1.MemberService{
+	for want, asked := range map[string]v1beta1.MemberService{
 		`type "ClusterIP" is not`:    {Domain: domain, Type: corev1.ServiceTypeClusterIP},
 		`type "" is not`:             {Domain: domain},
 		`domain "" is not`:           {Type: corev1.ServiceTypeNodePort},
@@ -256,8 +256,8 @@ func TestMembersOutsideThatCanNotBe(t *testing.T) {
 		o.Cluster.Spec.MemberService = &asked
 		assert.ErrorContains(t, defaults.Validate(&o.Cluster.Spec, o.Settings), want)
 	}
-	o := serveAtAddresses(v1alpha1.HostPath, "abc")
-	o.Cluster.Spec.MemberService = &v1alpha1.MemberService{Type: corev1.ServiceTypeNodePort, Domain: domain}
+	o := serveAtAddresses(v1beta1.HostPath, "abc")
+	o.Cluster.Spec.MemberService = &v1beta1.MemberService{Type: corev1.ServiceTypeNodePort, Domain: domain}
 	assert.ErrorContains(t, defaults.Validate(&o.Cluster.Spec, o.Settings), "not for members on hostNetwork")
 }
 
@@ -316,7 +316,7 @@ func TestWhoMayReachAMember(t *testing.T) {
 		"every tenant can put a label on its pods")
 	assert.False(t, lets(t, o, objects.MetricsPort, "monitoring", scrapes, nil))
 
-	o.Cluster.Spec.NetworkPolicy = v1alpha1.NetworkPolicySpec{
+	o.Cluster.Spec.NetworkPolicy = v1beta1.NetworkPolicySpec{
 		Clients: namespacesOf("shop"), Metrics: namespacesOf("watch"),
 	}
 	shop, watch := map[string]string{"team": "shop"}, map[string]string{"team": "watch"}
@@ -331,7 +331,7 @@ func TestWhoMayReachAMember(t *testing.T) {
 	o.Settings.Namespace = ""
 	assert.True(t, lets(t, o, objects.ClientPort, "anywhere", nil, quorate), "where Quorate runs is not known")
 
-	o.Cluster.Spec.NetworkPolicy = v1alpha1.NetworkPolicySpec{Mode: v1alpha1.NetworkPolicyDisabled}
+	o.Cluster.Spec.NetworkPolicy = v1beta1.NetworkPolicySpec{Mode: v1beta1.NetworkPolicyDisabled}
 	assert.Empty(t, Decide(o).Children.Policies)
 }
 
@@ -340,15 +340,15 @@ func TestANetworkThatIsNone(t *testing.T) {
 	for network, fine := range map[string]bool{"10.0.0.0/8": true, "2001:db8::/32": true, "10.0.0.0/33": false, "": false} {
 		for _, block := range []networkingv1.IPBlock{{CIDR: network}, {CIDR: "10.0.0.0/8", Except: []string{network}}} {
 			o := fresh(3)
-			o.Cluster.Spec.NetworkPolicy.Metrics = &v1alpha1.Peers{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &block}}}
+			o.Cluster.Spec.NetworkPolicy.Metrics = &v1beta1.Peers{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &block}}}
 			assert.Equal(t, fine, defaults.Validate(&o.Cluster.Spec, o.Settings) == nil, block)
 		}
 	}
 }
 
-func namespacesOf(team string) *v1alpha1.Peers {
+func namespacesOf(team string) *v1beta1.Peers {
 	labels := &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
-	return &v1alpha1.Peers{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: labels}}}
+	return &v1beta1.Peers{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: labels}}}
 }
 
 func TestMembersThatAreNotReadyAreEvictedOnlyWhileAQuorumIsReady(t *testing.T) {

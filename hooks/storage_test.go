@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -33,7 +33,7 @@ func onVolumes() observation.Observation {
 // asked lets the status say that the API server was asked for this size some time ago.
 func asked(o *observation.Observation, size string, ago time.Duration) {
 	for i := range o.Cluster.Status.Members {
-		o.Cluster.Status.Members[i].Volume = &v1alpha1.VolumeStatus{Wanted: quantity(size),
+		o.Cluster.Status.Members[i].Volume = &v1beta1.VolumeStatus{Wanted: quantity(size),
 			RequestTime: metav1.NewTime(now.Add(-ago))}
 	}
 }
@@ -53,7 +53,7 @@ func all(size string) map[string]string {
 
 // TestChangedStorage: what the stories storage_*.txt don't play, the borders of times and sizes.
 func TestChangedStorage(t *testing.T) {
-	replaced := func(o *observation.Observation) { o.Cluster.Spec.Storage.Migration = v1alpha1.MigrateReplace }
+	replaced := func(o *observation.Observation) { o.Cluster.Spec.Storage.Migration = v1beta1.MigrateReplace }
 	before := func(size string, ago time.Duration) fact {
 		return func(o *observation.Observation) { asked(o, size, ago) }
 	}
@@ -161,15 +161,15 @@ func TestVerifyLetsClaimsOnlyGrow(t *testing.T) {
 func TestStorageFieldsLeaveTheTemplateAlone(t *testing.T) {
 	o := onVolumes()
 	before := facts.New(o).TemplateNow("3.6.16")
-	o.Cluster.Spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: *quantity("2Gi"),
-		StorageClassName: new("fast"), Migration: v1alpha1.MigrateReplace}
+	o.Cluster.Spec.Storage = v1beta1.StorageSpec{Medium: v1beta1.Persistent, Size: *quantity("2Gi"),
+		StorageClassName: new("fast"), Migration: v1beta1.MigrateReplace}
 	assert.Equal(t, before, facts.New(o).TemplateNow("3.6.16"))
 }
 
 // withLogs is onVolumes with a volume for each member's write-ahead log.
 func withLogs() observation.Observation {
 	o := onVolumes()
-	o.Cluster.Spec.Storage.WAL = &v1alpha1.WALSpec{Size: *quantity("1Gi")}
+	o.Cluster.Spec.Storage.WAL = &v1beta1.WALSpec{Size: *quantity("1Gi")}
 	for i := range 3 {
 		name := objects.MemberName("demo", i)
 		wal := *o.Children.Claims[name]
@@ -195,7 +195,7 @@ func TestAMemberStandsOnBothOfItsVolumes(t *testing.T) {
 		"its log is where it was made, whatever the spec says now")
 
 	o = fresh(1)
-	o.Cluster.Spec.Storage.WAL = &v1alpha1.WALSpec{Size: *quantity("2Gi"), StorageClassName: new("fast")}
+	o.Cluster.Spec.Storage.WAL = &v1beta1.WALSpec{Size: *quantity("2Gi"), StorageClassName: new("fast")}
 	o.Children.ConfigMaps["demo-epoch-1"] = record.New(o.Cluster, 1, facts.New(o).NewRecord(0, 1))
 	wal := Decide(o).Children.Claims[1]
 	assert.Equal(t, "demo-0-wal", wal.Name)
@@ -237,7 +237,7 @@ func bare(o observation.Observation, name string) *corev1.Pod {
 // three nodes two members would share another one in two of three cases.
 func TestASuccessorMayTakeTheNodeOfTheMemberThatLeaves(t *testing.T) {
 	replaced := func(o *observation.Observation) {
-		o.Cluster.Spec.Storage.Migration = v1alpha1.MigrateReplace
+		o.Cluster.Spec.Storage.Migration = v1beta1.MigrateReplace
 		o.Cluster.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
 			{MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule},
 			{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway,

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -39,7 +39,7 @@ func optionalFields(t *testing.T) []field {
 	require.NoError(t, yaml.Unmarshal(raw, &crd))
 	version := at(crd, "spec", "versions").([]any)[0].(map[string]any)
 	existing := at(version, "schema", "openAPIV3Schema", "properties", "spec").(map[string]any)
-	return fieldsOf(t, reflect.TypeFor[v1alpha1.EtcdClusterSpec](), "", existing)
+	return fieldsOf(t, reflect.TypeFor[v1beta1.EtcdClusterSpec](), "", existing)
 }
 
 // begun are the fields with fields of their own that must be said, and in these tests are, or are false or empty.
@@ -65,7 +65,7 @@ func fieldsOf(t *testing.T, kind reflect.Type, path string, schema map[string]an
 		if inner.Kind() == reflect.Pointer {
 			inner = inner.Elem()
 		}
-		ours := inner.Kind() == reflect.Struct && strings.HasSuffix(inner.PkgPath(), "/v1alpha1") &&
+		ours := inner.Kind() == reflect.Struct && strings.HasSuffix(inner.PkgPath(), "/v1beta1") &&
 			within["properties"] != nil
 		if ours && (within["required"] == nil || begun[path+name]) {
 			list = append(list, fieldsOf(t, inner, path+name+".", within)...)
@@ -107,16 +107,16 @@ func saying(t *testing.T, o observation.Observation, path, said string) observat
 	raw, err = json.Marshal(existing)
 	require.NoError(t, err)
 	c := o.Cluster.DeepCopy()
-	c.Spec = v1alpha1.EtcdClusterSpec{}
+	c.Spec = v1beta1.EtcdClusterSpec{}
 	require.NoError(t, json.Unmarshal(raw, &c.Spec), "%s: %s", path, said)
 	o.Cluster = c
 	return o
 }
 
 // resting is a cluster at rest, on each medium.
-func resting(t *testing.T) map[v1alpha1.Medium]observation.Observation {
-	all := map[v1alpha1.Medium]observation.Observation{
-		v1alpha1.Persistent: onVolumes(), v1alpha1.HostPath: serveOn("a", "b", "c", "d"), v1alpha1.Memory: inMemory(),
+func resting(t *testing.T) map[v1beta1.Medium]observation.Observation {
+	all := map[v1beta1.Medium]observation.Observation{
+		v1beta1.Persistent: onVolumes(), v1beta1.HostPath: serveOn("a", "b", "c", "d"), v1beta1.Memory: inMemory(),
 	}
 	for medium, o := range all {
 		o = ofDefaultSize(o)
@@ -146,7 +146,7 @@ func ofDefaultSize(o observation.Observation) observation.Observation {
 // inMemory is a cluster of three on Memory that serves.
 func inMemory() observation.Observation {
 	o := fresh(3)
-	o.Cluster.Spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Memory, Size: *quantity("1Gi")}
+	o.Cluster.Spec.Storage = v1beta1.StorageSpec{Medium: v1beta1.Memory, Size: *quantity("1Gi")}
 	observeRecord(&o, 3)
 	o.Etcd = &observation.Membership{ClusterID: 0xc1, Leader: 1}
 	for i := range 3 {
@@ -220,17 +220,17 @@ func TestSayingADefaultChangesNothing(t *testing.T) {
 }
 
 // notOn reports whether the field is none of the medium's.
-func notOn(medium v1alpha1.Medium, path string) bool {
+func notOn(medium v1beta1.Medium, path string) bool {
 	switch {
 	case path == "storage", path == "storage.medium", path == "replicas":
-		return medium != v1alpha1.Persistent
+		return medium != v1beta1.Persistent
 	case strings.HasPrefix(path, "storage.wal"), path == "storage.storageClassName", path == "storage.migration":
-		return medium != v1alpha1.Persistent
+		return medium != v1beta1.Persistent
 	case strings.HasPrefix(path, "storage.hostPath"):
-		return medium != v1alpha1.HostPath
+		return medium != v1beta1.HostPath
 	case path == "securityContext.idPolicy", path == "securityContext.runAsUser", path == "securityContext.runAsGroup",
 		path == "securityContext.fsGroup":
-		return medium == v1alpha1.HostPath // whose directories have one owner
+		return medium == v1beta1.HostPath // whose directories have one owner
 	case strings.HasPrefix(path, "hostNetwork"):
 		return true // can't be changed
 	case path == "bootstrap.snapshot.artifact":
@@ -277,7 +277,7 @@ func TestPodsAreMadeFromTheirTemplate(t *testing.T) {
 			made, renewed := !assert.ObjectsAreEqual(before, now), is.UpdateOf(is.Find("demo-1"))
 			assert.Equal(t, made, renewed != nil, "%s: a pod that is made now is another one, and the member is "+
 				"renewed", what)
-			grows := f.path == "storage.size" && medium != v1alpha1.Persistent // else its volume grows first
+			grows := f.path == "storage.size" && medium != v1beta1.Persistent // else its volume grows first
 			assert.Equal(t, others[f.path].restarts || grows, renewed != nil, what)
 		}
 	}
@@ -299,7 +299,7 @@ func otherThan(t *testing.T, f field) string {
 			return generic
 		}
 	}
-	require.True(t, kind.Kind() == reflect.Struct && strings.HasSuffix(kind.PkgPath(), "/v1alpha1"),
+	require.True(t, kind.Kind() == reflect.Struct && strings.HasSuffix(kind.PkgPath(), "/v1beta1"),
 		"%s: say another value in others", f.path)
 	return ""
 }
@@ -307,9 +307,9 @@ func otherThan(t *testing.T, f field) string {
 // TestOtherSecretsAreMountedByOtherPods: all except Quorate's own, which no pod has.
 func TestOtherSecretsAreMountedByOtherPods(t *testing.T) {
 	c := fresh(3).Cluster
-	named := &v1alpha1.SecretsTLS{ServerSecretRef: v1alpha1.SecretRef{Name: "server"},
-		PeerSecretRef: v1alpha1.SecretRef{Name: "peer"}, OperatorSecretRef: v1alpha1.SecretRef{Name: "operator"}}
-	c.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSSecrets, Secrets: named}
+	named := &v1beta1.SecretsTLS{ServerSecretRef: v1beta1.SecretRef{Name: "server"},
+		PeerSecretRef: v1beta1.SecretRef{Name: "peer"}, OperatorSecretRef: v1beta1.SecretRef{Name: "operator"}}
+	c.Spec.TLS = v1beta1.TLSSpec{Mode: v1beta1.TLSSecrets, Secrets: named}
 	before := facts.TemplateOf(c, "3.6.16").Hash()
 	c.Spec.TLS.Secrets.OperatorSecretRef.Name = "other"
 	assert.Equal(t, before, facts.TemplateOf(c, "3.6.16").Hash())

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -25,7 +25,7 @@ func clusterCall(ctx context.Context, s *Server, body io.Reader) (*call, error) 
 	}
 	r.Keys = s.options.RecordKeys.get()
 	return &call{
-		kind: v1alpha1.Kind, parent: r.Cluster, finalizing: r.Finalizing,
+		kind: v1beta1.Kind, parent: r.Cluster, finalizing: r.Finalizing,
 		untimely: r.Finalizing && r.Cluster.DeletionTimestamp == nil,
 		turn:     func(ctx context.Context) (func(), error) { return s.turn(ctx, r.Cluster.UID) },
 		decide: func(ctx context.Context, began time.Time) (*decided, error) {

@@ -29,9 +29,9 @@ const (
 	groupSecrets      = "Secret.v1"
 	groupPolicies     = "NetworkPolicy.networking.k8s.io/v1"
 	groupCertificates = "Certificate.cert-manager.io/v1"
-	groupSnapshots    = "EtcdSnapshot.etcd.quorate.dev/v1alpha1"
+	groupSnapshots    = "EtcdSnapshot.etcd.quorate.dev/v1beta1"
 	groupJobs         = "Job.batch/v1"
-	groupClusters     = "EtcdCluster.etcd.quorate.dev/v1alpha1"
+	groupClusters     = "EtcdCluster.etcd.quorate.dev/v1beta1"
 )
 
 const lastApplied = objects.AnnotationLastApplied

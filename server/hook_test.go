@@ -41,7 +41,7 @@ func TestRefusedRequests(t *testing.T) {
 		{name: "trailing garbage", reason: "not what was sent", raw: string(steady(t)) + "x", code: 400,
 			says: "what follows the request"},
 		{name: "null parent", reason: "children without a parent", edit: func(r map[string]any) { r["parent"] = nil },
-			code: 400, says: "parent.apiVersion must be etcd.quorate.dev/v1alpha1"},
+			code: 400, says: "parent.apiVersion must be etcd.quorate.dev/v1beta1"},
 		{name: "wrong type in spec", reason: "a CRD of another release",
 			edit: func(r map[string]any) { at(r, "parent", "spec")["replicas"] = "three" }, code: 400,
 			says: "parent.spec.replicas can't be a string"},

@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/mirror"
 	"github.com/quorate-dev/quorate/hooks/operation"
@@ -24,11 +24,11 @@ var kinds = []struct {
 	path string // what stands before the name of a hook
 	read func(ctx context.Context, s *Server, body io.Reader) (*call, error)
 }{
-	{v1alpha1.Kind, "", clusterCall},
-	{v1alpha1.KindSnapshot, "snapshots/", snapshots.call},
-	{v1alpha1.KindSchedule, "schedules/", schedules.call},
-	{v1alpha1.KindOperation, "operations/", operations.call},
-	{v1alpha1.KindMirror, "mirrors/", mirrors.call},
+	{v1beta1.Kind, "", clusterCall},
+	{v1beta1.KindSnapshot, "snapshots/", snapshots.call},
+	{v1beta1.KindSchedule, "schedules/", schedules.call},
+	{v1beta1.KindOperation, "operations/", operations.call},
+	{v1beta1.KindMirror, "mirrors/", mirrors.call},
 }
 
 // A kind is what differs between the parents that are no EtcdClusters. O is what is observed of one, and D what is
@@ -114,7 +114,7 @@ func (k *kind[O, D]) decided(s *Server, r *wire.Call[O], began time.Time) (*deci
 }
 
 var snapshots = kind[snapshot.Observation, snapshot.Decision]{
-	name: v1alpha1.KindSnapshot, word: "Snapshot", foreground: true,
+	name: v1beta1.KindSnapshot, word: "Snapshot", foreground: true,
 	read:   wire.ReadSnapshot,
 	parent: func(o *snapshot.Observation) metav1.Object { return o.Snapshot },
 	decide: func(s *Server, o *snapshot.Observation, _ bool, now time.Time) *verdict[snapshot.Decision] {
@@ -138,7 +138,7 @@ var snapshots = kind[snapshot.Observation, snapshot.Decision]{
 }
 
 var schedules = kind[schedule.Observation, schedule.Decision]{
-	name: v1alpha1.KindSchedule, word: "Schedule",
+	name: v1beta1.KindSchedule, word: "Schedule",
 	read:   wire.ReadSchedule,
 	parent: func(o *schedule.Observation) metav1.Object { return o.Schedule },
 	decide: func(s *Server, o *schedule.Observation, finalizing bool, now time.Time) *verdict[schedule.Decision] {
@@ -163,7 +163,7 @@ var schedules = kind[schedule.Observation, schedule.Decision]{
 	},
 	// The labels that say who looks after its snapshots are the schedule's.
 	answer: func(s *Server, o *schedule.Observation, d *schedule.Decision, finalized *bool) ([]byte, error) {
-		labels := func(*v1alpha1.EtcdSnapshot) map[string]string { return s.options.Scope.handedDown(o.Schedule) }
+		labels := func(*v1beta1.EtcdSnapshot) map[string]string { return s.options.Scope.handedDown(o.Schedule) }
 		return wire.AnswerSchedule(o, d, labels, s.options.RecordKeys.get(), finalized)
 	},
 	asItIs: func(o *schedule.Observation) *schedule.Decision {
@@ -172,13 +172,13 @@ var schedules = kind[schedule.Observation, schedule.Decision]{
 	},
 	// Its snapshots keep the labels that they have: the Quorate that takes over gives them its own.
 	letGo: func(s *Server, o *schedule.Observation, d *schedule.Decision, finalized *bool) ([]byte, error) {
-		labels := func(o *v1alpha1.EtcdSnapshot) map[string]string { return s.options.Scope.handedDown(o) }
+		labels := func(o *v1beta1.EtcdSnapshot) map[string]string { return s.options.Scope.handedDown(o) }
 		return wire.AnswerSchedule(o, d, labels, nil, finalized)
 	},
 }
 
 var operations = kind[operation.Observation, operation.Decision]{
-	name: v1alpha1.KindOperation, word: "Operation",
+	name: v1beta1.KindOperation, word: "Operation",
 	read:   wire.ReadOperation,
 	parent: func(o *operation.Observation) metav1.Object { return o.Operation },
 	decide: func(_ *Server, o *operation.Observation, _ bool, now time.Time) *verdict[operation.Decision] {
@@ -197,7 +197,7 @@ var operations = kind[operation.Observation, operation.Decision]{
 }
 
 var mirrors = kind[mirror.Observation, mirror.Decision]{
-	name: v1alpha1.KindMirror, word: "Mirror", foreground: true,
+	name: v1beta1.KindMirror, word: "Mirror", foreground: true,
 	read:   wire.ReadMirror,
 	parent: func(o *mirror.Observation) metav1.Object { return o.Mirror },
 	decide: func(s *Server, o *mirror.Observation, _ bool, now time.Time) *verdict[mirror.Decision] {

@@ -55,7 +55,7 @@ func TestAMirrorIsAnswered(t *testing.T) {
 
 // anOperation is an EtcdOperation as Metacontroller sends it.
 func anOperation(namespace, name, of string, edit ...func(map[string]any)) map[string]any {
-	op := map[string]any{"apiVersion": "etcd.quorate.dev/v1alpha1", "kind": "EtcdOperation",
+	op := map[string]any{"apiVersion": "etcd.quorate.dev/v1beta1", "kind": "EtcdOperation",
 		"metadata": map[string]any{"namespace": namespace, "name": name, "uid": "uid-" + name, "generation": 1,
 			"creationTimestamp": "2026-03-01T08:00:00Z"},
 		"spec":   map[string]any{"clusterRef": map[string]any{"name": of}, "type": "Defragment"},
@@ -89,7 +89,7 @@ func TestOperationIsAnswered(t *testing.T) {
 		{progressed("Running", "at it"), func(map[string]any) {}, "Running", "at it"},
 		{progressed("Succeeded", "done"), func(map[string]any) {}, "Succeeded", "done"},
 		{nil, func(r map[string]any) {
-			r["related"] = map[string]any{"EtcdCluster.etcd.quorate.dev/v1alpha1": map[string]any{}}
+			r["related"] = map[string]any{"EtcdCluster.etcd.quorate.dev/v1beta1": map[string]any{}}
 		}, "Pending", "EtcdCluster orders does not exist in namespace shop"},
 		{progressed("Running", "again"), func(r map[string]any) {
 			at(r, "parent")["status"] = map[string]any{"phase": "Failed", "message": "no", "completionTime": "2026-03-01T08:30:00Z",
@@ -111,7 +111,7 @@ func TestOperationIsAnswered(t *testing.T) {
 func TestOperationIsFinalized(t *testing.T) {
 	s, _ := serverAt(morning)
 	none := func(r map[string]any) {
-		r["related"] = map[string]any{"EtcdCluster.etcd.quorate.dev/v1alpha1": map[string]any{}}
+		r["related"] = map[string]any{"EtcdCluster.etcd.quorate.dev/v1beta1": map[string]any{}}
 	}
 	for _, c := range []struct {
 		progress []any
@@ -134,7 +134,7 @@ func TestOperationIsFinalized(t *testing.T) {
 // TestOperationsOfOtherClustersAreNotRelated, nor those that have ended.
 func TestOperationsOfOtherClustersAreNotRelated(t *testing.T) {
 	r, err := wire.ReadCluster(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
-		r["related"] = map[string]any{"EtcdOperation.etcd.quorate.dev/v1alpha1": map[string]any{
+		r["related"] = map[string]any{"EtcdOperation.etcd.quorate.dev/v1beta1": map[string]any{
 			"a": anOperation("shop", "ours", "orders"), "b": anOperation("shop", "theirs", "carts"),
 			"c": anOperation("bank", "far", "orders"),
 			"d": anOperation("shop", "ended", "orders", func(op map[string]any) {

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 )
 
@@ -35,7 +35,7 @@ type line struct {
 	words    words
 	at, seen time.Time
 	held     int
-	history  []v1alpha1.HistoryEntry // of a cluster, as answered last
+	history  []v1beta1.HistoryEntry // of a cluster, as answered last
 }
 
 // words are what makes a line worth repeating.
@@ -68,7 +68,7 @@ func (s *lastLines) worth(parent types.UID, w words, now time.Time) (bool, int) 
 }
 
 // remembers is the history that was answered last about a cluster.
-func (s *lastLines) remembers(cluster types.UID) []v1alpha1.HistoryEntry {
+func (s *lastLines) remembers(cluster types.UID) []v1beta1.HistoryEntry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.lines[cluster]; l != nil {
@@ -78,7 +78,7 @@ func (s *lastLines) remembers(cluster types.UID) []v1alpha1.HistoryEntry {
 }
 
 // note keeps the history that is answered about a cluster: Metacontroller may call again before its cache shows it.
-func (s *lastLines) note(cluster types.UID, history []v1alpha1.HistoryEntry) {
+func (s *lastLines) note(cluster types.UID, history []v1beta1.HistoryEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.lines[cluster]; l != nil {

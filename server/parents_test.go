@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/server/metrics"
 	"github.com/quorate-dev/quorate/server/wire"
 )
@@ -35,13 +35,13 @@ var parents = []struct {
 	child                   string   // a group of its children, and the call has one of them
 	children, related       []string // the groups without which a call is refused
 }{
-	{v1alpha1.Kind, "/", "sync", morning, groupPods, []string{groupPods, groupClaims, groupConfigMaps, groupServices,
+	{v1beta1.Kind, "/", "sync", morning, groupPods, []string{groupPods, groupClaims, groupConfigMaps, groupServices,
 		groupBudgets, groupSecrets, groupPolicies}, nil},
-	{v1alpha1.KindSnapshot, "/snapshots/", "snapshot", morning, groupJobs, []string{groupJobs},
+	{v1beta1.KindSnapshot, "/snapshots/", "snapshot", morning, groupJobs, []string{groupJobs},
 		[]string{groupPods, groupClusters}},
-	{v1alpha1.KindSchedule, "/schedules/", "schedule", halfPast, groupSnapshots, []string{groupSnapshots}, nil},
-	{v1alpha1.KindMirror, "/mirrors/", "mirror", morning, "", []string{groupPods}, []string{groupClusters}},
-	{v1alpha1.KindOperation, "/operations/", "operation", morning, "", nil, []string{groupClusters}},
+	{v1beta1.KindSchedule, "/schedules/", "schedule", halfPast, groupSnapshots, []string{groupSnapshots}, nil},
+	{v1beta1.KindMirror, "/mirrors/", "mirror", morning, "", []string{groupPods}, []string{groupClusters}},
+	{v1beta1.KindOperation, "/operations/", "operation", morning, "", nil, []string{groupClusters}},
 }
 
 // callOf is the call in a file of testdata, with changes.
@@ -142,7 +142,7 @@ func TestRefusedCalls(t *testing.T) {
 		{"parent is missing", "", without("parent")},
 		{"parent is missing", "customize", without("parent")},
 		{"parent.kind must be ", "", set("Deployment", "kind", "parent")},
-		{"parent.apiVersion must be etcd.quorate.dev/v1alpha1", "", set("etcd.quorate.dev/v2", "apiVersion", "parent")},
+		{"parent.apiVersion must be etcd.quorate.dev/v1beta1", "", set("etcd.quorate.dev/v2", "apiVersion", "parent")},
 		{"parent.metadata.name is missing", "", without("name", "parent", "metadata")},
 		{"parent.metadata.namespace is missing", "", without("namespace", "parent", "metadata")},
 		{"parent.metadata.uid is missing", "", without("uid", "parent", "metadata")},
@@ -155,7 +155,7 @@ func TestRefusedCalls(t *testing.T) {
 		{"finalizing is false", "finalize", being(false)},
 	}
 	only := map[string][]refusal{
-		v1alpha1.KindSchedule: {
+		v1beta1.KindSchedule: {
 			{"parent.spec.retention.last can't be", "", set("two", "last", "parent", "spec", "retention")},
 			{"status.verificationTime can't be", "",
 				set("no", "verificationTime", "children", groupSnapshots, running, "status")},
@@ -339,7 +339,7 @@ func related(t *testing.T, byUID bool, path string, body []byte) []relatedRule {
 // TestRelated: which objects Metacontroller is asked to send besides the children. Asked by the name alone, all of a
 // kind in the namespace; else those that matter.
 func TestRelated(t *testing.T) {
-	ours := v1alpha1.GroupVersion.String()
+	ours := v1beta1.GroupVersion.String()
 	in := func(resource, namespace string, names ...string) relatedRule {
 		return relatedRule{APIVersion: ours, Resource: resource, Namespace: namespace, Names: names}
 	}
@@ -422,7 +422,7 @@ func TestWhatIsRememberedByNameDependsOnTheNameAlone(t *testing.T) {
 	for _, p := range parents {
 		one, other := callOf(t, p.file), callOf(t, p.file, elsewhere)
 		require.Equal(t, related(t, false, p.path, one), related(t, false, p.path, other), p.kind)
-		if p.kind != v1alpha1.KindSchedule { // without a stream it asks for nothing
+		if p.kind != v1beta1.KindSchedule { // without a stream it asks for nothing
 			require.NotEqual(t, related(t, true, p.path, one), related(t, true, p.path, other), p.kind)
 		}
 	}
@@ -493,7 +493,7 @@ func FuzzParent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body, edits []byte, kind byte) {
 		p := parents[1+int(kind)%(len(parents)-1)]
 		clock := p.clock
-		if p.kind == v1alpha1.KindSchedule {
+		if p.kind == v1beta1.KindSchedule {
 			clock = "2026-11-22T04:00:00Z"
 		}
 		s, _ := serverAt(clock)
@@ -520,7 +520,7 @@ func FuzzParent(f *testing.F) {
 			being(true)(deleted)
 			left := ask(t, h, p.path+"finalize", raw(t, deleted))
 			require.NotNil(t, left, "what the hook sync takes, finalize takes")
-			if p.kind == v1alpha1.KindSchedule {
+			if p.kind == v1beta1.KindSchedule {
 				require.Len(t, toldOf(t, left), len(at(deleted, "children", groupSnapshots)))
 			}
 			return

@@ -90,7 +90,7 @@ func TestANewSnapshot(t *testing.T) {
 	w := post(s.Handler(), "/schedules/sync", aScheduleCall(t, done))
 	require.Equal(t, 200, w.Code, w.Body.String())
 	child := toldOf(t, w.Body.Bytes())["orders-hourly-20261122-0400"]
-	require.JSONEq(t, `{"apiVersion":"etcd.quorate.dev/v1alpha1","kind":"EtcdSnapshot",
+	require.JSONEq(t, `{"apiVersion":"etcd.quorate.dev/v1beta1","kind":"EtcdSnapshot",
 		"metadata":{"name":"orders-hourly-20261122-0400","namespace":"shop","labels":{"etcd.quorate.dev/cluster":"orders","etcd.quorate.dev/schedule":"orders-hourly"},
 		"annotations":{"etcd.quorate.dev/unless":"revision=300,auth-revision=2,cluster=2c119c3b"}},
 		"spec":{"clusterRef":{"name":"orders"},"store":{"s3":{"bucket":"backups","prefix":"orders","credentialsSecretRef":{"name":"keys"}}},"compression":"Zstd","verify":true,"deletionPolicy":"Delete"}}`,

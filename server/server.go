@@ -21,7 +21,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server/metrics"
@@ -124,7 +124,7 @@ func (s *Server) Handler() http.Handler {
 	e := routes("hooks take POST")
 	for _, k := range kinds {
 		answered := []gin.HandlerFunc{s.hook(k.read)}
-		if k.kind == v1alpha1.Kind { // the only one that waits for an etcd
+		if k.kind == v1beta1.Kind { // the only one that waits for an etcd
 			answered = append([]gin.HandlerFunc{s.limitSlow}, answered...)
 		}
 		for name, handlers := range map[string][]gin.HandlerFunc{

@@ -39,7 +39,7 @@ func TestSecretsOfOtherNamespacesAreNotRelated(t *testing.T) {
 // its spec names.
 func TestSnapshotsOfOtherClustersAreNotRelated(t *testing.T) {
 	snapshot := func(namespace, name, of string) map[string]any {
-		return map[string]any{"apiVersion": "etcd.quorate.dev/v1alpha1", "kind": "EtcdSnapshot",
+		return map[string]any{"apiVersion": "etcd.quorate.dev/v1beta1", "kind": "EtcdSnapshot",
 			"spec": map[string]any{"clusterRef": map[string]any{"name": of}},
 			"metadata": map[string]any{"namespace": namespace, "name": name, "uid": "uid-" + name,
 				"labels": map[string]any{"etcd.quorate.dev/cluster": of}}}

@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -22,9 +22,9 @@ import (
 
 // awaited are the objects of an answer that are not there.
 type awaited struct {
-	List    []v1alpha1.AwaitedStatus
+	List    []v1beta1.AwaitedStatus
 	now     time.Time
-	cluster *v1alpha1.EtcdCluster
+	cluster *v1beta1.EtcdCluster
 }
 
 // await is what of an answer is not there.
@@ -33,7 +33,7 @@ func await(f *facts.Facts, answer decision.Desired) awaited {
 	was := f.Cluster.Status.Internal.Awaited
 	for _, one := range unseen(f, answer) {
 		one.RequestTime = metav1.NewTime(f.Now.Truncate(time.Second))
-		same := func(a v1alpha1.AwaitedStatus) bool { return a.Kind == one.Kind && a.Name == one.Name }
+		same := func(a v1beta1.AwaitedStatus) bool { return a.Kind == one.Kind && a.Name == one.Name }
 		if i := slices.IndexFunc(was, same); i >= 0 && was[i].RequestTime.Before(&one.RequestTime) {
 			one.RequestTime = was[i].RequestTime
 		}
@@ -43,15 +43,15 @@ func await(f *facts.Facts, answer decision.Desired) awaited {
 }
 
 // unseen are the objects of an answer that were not observed.
-func unseen(f *facts.Facts, d decision.Desired) []v1alpha1.AwaitedStatus {
-	var list []v1alpha1.AwaitedStatus
+func unseen(f *facts.Facts, d decision.Desired) []v1beta1.AwaitedStatus {
+	var list []v1beta1.AwaitedStatus
 	for _, k := range observation.Kinds {
 		if !k.LookedAt(&f.All) {
 			continue
 		}
 		for o := range k.Wanted(&d) {
 			if !k.Sees(&f.All, o.GetName()) {
-				list = append(list, v1alpha1.AwaitedStatus{Kind: k.Kind, Name: o.GetName()})
+				list = append(list, v1beta1.AwaitedStatus{Kind: k.Kind, Name: o.GetName()})
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func (a awaited) Prospect(p decision.Prospect) decision.Prospect {
 	}
 	if p.Outlook == decision.Rests {
 		p.Outlook = decision.Works
-		p.Reason = v1alpha1.ReasonFailedCreate
+		p.Reason = v1beta1.ReasonFailedCreate
 	}
 	if p.Outlook == decision.Works && a.Long() {
 		p.Outlook = decision.Waits

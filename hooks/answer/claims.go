@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -31,7 +31,7 @@ const (
 )
 
 // keepVolumesFor is how long the claim of a voter that was given up is kept.
-func keepVolumesFor(s *v1alpha1.EtcdClusterSpec) time.Duration {
+func keepVolumesFor(s *v1beta1.EtcdClusterSpec) time.Duration {
 	if d := s.MemberReplacement.KeepVolumesFor; d != nil {
 		return max(0, d.Duration)
 	}

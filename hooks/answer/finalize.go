@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -23,7 +23,7 @@ import (
 // Metacontroller never gives up an owner: the claims stay owned, and the cluster stays, until it applies as before.
 func Finalize(o observation.Observation) (remaining decision.Desired, finalized bool) {
 	remaining = AsObserved(o)
-	if o.Cluster.Spec.DeletionPolicy == v1alpha1.DeletionDelete {
+	if o.Cluster.Spec.DeletionPolicy == v1beta1.DeletionDelete {
 		return remaining, true
 	}
 	owned := false

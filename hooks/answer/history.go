@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 )
@@ -18,14 +18,14 @@ const historyLength = 20
 
 // history is the observed one with what this call has decided, if that changed anything or differs from what was
 // decided last. The status is that of now, with its users and roles.
-func history(f *facts.Facts, because decision.Reason, status *v1alpha1.EtcdClusterStatus) []v1alpha1.HistoryEntry {
+func history(f *facts.Facts, because decision.Reason, status *v1beta1.EtcdClusterStatus) []v1beta1.HistoryEntry {
 	list := slices.Clone(f.Cluster.Status.History)
 	for _, e := range f.Recent {
 		if !slices.Contains(list, e) {
 			list = append(list, e)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b v1alpha1.HistoryEntry) int { return a.Time.Compare(b.Time.Time) })
+	slices.SortStableFunc(list, func(a, b v1beta1.HistoryEntry) int { return a.Time.Compare(b.Time.Time) })
 	now := f.Now
 	if n := len(list); n > 0 && now.Before(list[n-1].Time.Time) {
 		now = list[n-1].Time.Time // the clock that wrote it is ahead
@@ -34,7 +34,7 @@ func history(f *facts.Facts, because decision.Reason, status *v1alpha1.EtcdClust
 		if len(message) > 500 {
 			message = strings.ToValidUTF8(message[:500], "")
 		}
-		entry := v1alpha1.HistoryEntry{Time: metav1.NewTime(now.Truncate(1e9)), Rule: rule, Step: step,
+		entry := v1beta1.HistoryEntry{Time: metav1.NewTime(now.Truncate(1e9)), Rule: rule, Step: step,
 			Message: message}
 		if step == "" || !madeAgain(list, entry) {
 			list = append(list, entry)
@@ -55,7 +55,7 @@ func history(f *facts.Facts, because decision.Reason, status *v1alpha1.EtcdClust
 }
 
 // madeAgain reports whether an entry's call to etcd is in the list: the same one, or one that etcd refused last.
-func madeAgain(list []v1alpha1.HistoryEntry, entry v1alpha1.HistoryEntry) bool {
+func madeAgain(list []v1beta1.HistoryEntry, entry v1beta1.HistoryEntry) bool {
 	if slices.Contains(list, entry) {
 		return true
 	}

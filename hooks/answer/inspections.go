@@ -4,7 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -87,7 +87,7 @@ func inspectPod(f *facts.Facts, name string, of record.FormerClaim) *corev1.Pod 
 }
 
 // inspectLabels are not those of a member: neither Services nor budgets are meant.
-func inspectLabels(c *v1alpha1.EtcdCluster) map[string]string {
+func inspectLabels(c *v1beta1.EtcdCluster) map[string]string {
 	all := objects.Labels(c, nil)
 	delete(all, objects.LabelCluster)
 	return all

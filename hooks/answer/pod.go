@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -218,7 +218,7 @@ func advertise(pod *corev1.Pod, url string) {
 }
 
 // environment makes etcdctl work without flags, and tells the Go runtime its limits.
-func environment(c *v1alpha1.EtcdCluster) []corev1.EnvVar {
+func environment(c *v1beta1.EtcdCluster) []corev1.EnvVar {
 	s := &c.Spec
 	port, _, _ := objects.Ports(c)
 	env := []corev1.EnvVar{{Name: "ETCDCTL_ENDPOINTS", Value: defaults.URLOn(objects.Scheme(c), "127.0.0.1", port)}}
@@ -233,14 +233,14 @@ func environment(c *v1alpha1.EtcdCluster) []corev1.EnvVar {
 
 // goLimits tell the Go runtime what the container may use. The kubelet works them out each time the container starts,
 // so they follow a limit that was changed in place.
-func goLimits(s *v1alpha1.EtcdClusterSpec) (env []corev1.EnvVar) {
+func goLimits(s *v1beta1.EtcdClusterSpec) (env []corev1.EnvVar) {
 	if _, limited := s.Resources.Limits[corev1.ResourceCPU]; limited {
 		env = append(env, corev1.EnvVar{Name: "GOMAXPROCS", ValueFrom: objects.LimitOf(corev1.ResourceCPU, "1")})
 	}
 	memory, limited := s.Resources.Limits[corev1.ResourceMemory]
 	switch {
 	case !limited:
-	case s.Storage.Medium == v1alpha1.Memory:
+	case s.Storage.Medium == v1beta1.Memory:
 		// The container's limit has room for the tmpfs too.
 		env = append(env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: fmt.Sprint(memory.Value() / 10 * 9)})
 	default:

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -22,7 +22,7 @@ const ScrapeLabel = "quorate.dev/scrape"
 func Policies(f *facts.Facts) []*networkingv1.NetworkPolicy {
 	c := f.Cluster
 	// No policy holds for pods on the hosts' network.
-	if c.Spec.NetworkPolicy.Mode == v1alpha1.NetworkPolicyDisabled || f.HostNetwork() {
+	if c.Spec.NetworkPolicy.Mode == v1beta1.NetworkPolicyDisabled || f.HostNetwork() {
 		return nil
 	}
 	own := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -347,7 +347,7 @@ func noteRevision(f *facts.Facts) int64 {
 
 // JoiningRecord is the record of a first epoch whose members join an external etcd. No member may begin an etcd of
 // its own in it.
-func JoiningRecord(c *v1alpha1.EtcdCluster) record.Record {
+func JoiningRecord(c *v1beta1.EtcdCluster) record.Record {
 	var r record.Record
 	r.Source = record.SourceExternal
 	r.Peers = objects.Scheme(c)

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -29,7 +29,7 @@ const quietShare = 10
 
 // resyncAfter is how soon to be asked again: as the rule says, more rarely while nothing changes, and when a time is
 // over that is counted, the schedule begins a run or a maintenance window opens.
-func resyncAfter(f *facts.Facts, plan *decision.Plan, s *v1alpha1.EtcdClusterStatus) time.Duration {
+func resyncAfter(f *facts.Facts, plan *decision.Plan, s *v1beta1.EtcdClusterStatus) time.Duration {
 	until := []time.Duration{grown(f, plan.Resync, s), plan.Due, nextTimeOver(f)}
 	if f.DefragRun != nil && !f.DefragRun.NextScheduleTime.IsZero() {
 		until = append(until, f.DefragRun.NextScheduleTime.Sub(f.Now))
@@ -46,7 +46,7 @@ func resyncAfter(f *facts.Facts, plan *decision.Plan, s *v1alpha1.EtcdClusterSta
 
 // grown is the rule's pause, or a longer one when nothing has changed for a while. At its longest it is left to
 // Metacontroller's resync: two calls in one period would be one too many.
-func grown(f *facts.Facts, first decision.Pause, s *v1alpha1.EtcdClusterStatus) time.Duration {
+func grown(f *facts.Facts, first decision.Pause, s *v1beta1.EtcdClusterStatus) time.Duration {
 	if first == 0 {
 		return 0
 	}
@@ -62,7 +62,7 @@ func grown(f *facts.Facts, first decision.Pause, s *v1alpha1.EtcdClusterStatus) 
 
 // quiet is for how long the status has told of nothing new. A silence is as long as we have looked at it: while we did
 // not, members may have come and gone.
-func quiet(f *facts.Facts, s *v1alpha1.EtcdClusterStatus) time.Duration {
+func quiet(f *facts.Facts, s *v1beta1.EtcdClusterStatus) time.Duration {
 	last := lastChange(s, f.Now.Add(clockSkew))
 	if f.ClockRuns() {
 		return f.Observed(last)
@@ -74,9 +74,9 @@ func quiet(f *facts.Facts, s *v1alpha1.EtcdClusterStatus) time.Duration {
 const clockSkew = time.Minute
 
 // lastChange is when a status last told of something new. What is later than that is from a clock that was put back.
-func lastChange(s *v1alpha1.EtcdClusterStatus, atMost time.Time) time.Time {
+func lastChange(s *v1beta1.EtcdClusterStatus, atMost time.Time) time.Time {
 	var times []metav1.Time
-	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.Available); c != nil {
+	if c := meta.FindStatusCondition(s.Conditions, v1beta1.Available); c != nil {
 		times = append(times, c.LastTransitionTime)
 	}
 	for _, m := range s.Members {

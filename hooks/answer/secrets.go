@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -39,7 +39,7 @@ func generated(f *facts.Facts) []*decision.DesiredSecret {
 		add(users.Root)
 	}
 	for _, u := range s.Users {
-		if u.PasswordSecretRef == nil && u.Credential != v1alpha1.CredentialCertificate {
+		if u.PasswordSecretRef == nil && u.Credential != v1beta1.CredentialCertificate {
 			add(u.Name)
 		}
 	}
@@ -220,7 +220,7 @@ func everyoneTrusts(f *facts.Facts, ca observation.Certificate) bool {
 // certificates are the Certificates that cert-manager should keep: one for each leaf, under the name of its Secret.
 // Where there is no rule for them, none.
 func certificates(f *facts.Facts) []*decision.CertManagerCertificate {
-	if f.Children.Certificates == nil || objects.TLSMode(f.Cluster) != v1alpha1.TLSCertManager {
+	if f.Children.Certificates == nil || objects.TLSMode(f.Cluster) != v1beta1.TLSCertManager {
 		return facts.KeptAll(f.Cluster, f.Children.Certificates)
 	}
 	var list []*decision.CertManagerCertificate

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -39,7 +39,7 @@ func secrets(f *facts.Facts) []*decision.DesiredSecret {
 		return facts.KeptSecrets(f.Observation)
 	}
 	list := append(generated(f), tokenKeys(f))
-	if objects.TLSMode(f.Cluster) == v1alpha1.TLSAuto {
+	if objects.TLSMode(f.Cluster) == v1beta1.TLSAuto {
 		list = append(list, secretOf(f, defaults.CASecret(f.Cluster.Name), corev1.SecretTypeTLS,
 			authority(f)))
 		for _, l := range f.Leaves {
@@ -114,14 +114,14 @@ func memberService(f *facts.Facts, member string) *corev1.Service {
 	of := map[string]string{objects.LabelMember: member}
 	selector := facts.ClientSelector(f.Cluster)
 	selector[objects.LabelMember] = member
-	return exposed(f, objects.MemberService(member), &v1alpha1.ClientService{Type: asked.Type,
+	return exposed(f, objects.MemberService(member), &v1beta1.ClientService{Type: asked.Type,
 		LoadBalancerClass: asked.LoadBalancerClass, LoadBalancerSourceRanges: asked.LoadBalancerSourceRanges,
 		ExternalTrafficPolicy: asked.ExternalTrafficPolicy}, servicePort("client", objects.ClientPort), of, selector)
 }
 
 // exposed is a Service that can be reached from outside Kubernetes. What the spec leaves open, Kubernetes fills in: it
 // is in no answer, and so stays as it is (TestServicesKeepWhatKubernetesFillsIn).
-func exposed(f *facts.Facts, name string, asked *v1alpha1.ClientService, port corev1.ServicePort,
+func exposed(f *facts.Facts, name string, asked *v1beta1.ClientService, port corev1.ServicePort,
 	labels, selector map[string]string) *corev1.Service {
 	port.AppProtocol = unlessZero(asked.AppProtocol)
 	s := &corev1.Service{
@@ -145,7 +145,7 @@ func exposed(f *facts.Facts, name string, asked *v1alpha1.ClientService, port co
 
 // families are those of the spec. Kubernetes refuses another first one for a Service that exists, and with it every
 // change of that Service: its own stay then.
-func families(asked v1alpha1.IP, s, old *corev1.Service) {
+func families(asked v1beta1.IP, s, old *corev1.Service) {
 	s.Spec.IPFamilyPolicy = unlessZero(asked.Policy)
 	s.Spec.IPFamilies = facts.UnlessEmpty(asked.Families)
 	if facts.OtherFamily(asked, old) {

@@ -5,14 +5,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // succeeds has the scheduler not count the member that leaves when it looks for a node for the pod of its successor,
 // wherever the members of this cluster are counted. Both run for a while: counted, the one that leaves would keep its
 // node free of its successor, and two members would share another one afterwards.
-func succeeds(c *v1alpha1.EtcdCluster, pod *corev1.Pod, leaves string) {
+func succeeds(c *v1beta1.EtcdCluster, pod *corev1.Pod, leaves string) {
 	members := &metav1.LabelSelector{MatchLabels: objects.Selector(c)}
 	stay := &metav1.LabelSelector{
 		MatchLabels: objects.Selector(c),

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -52,9 +52,9 @@ type told struct {
 
 // statusOf is what people see. Nothing that safety needs is read back from it (S14); only the times of the last changes
 // are.
-func statusOf(f *facts.Facts, d told) v1alpha1.EtcdClusterStatus {
+func statusOf(f *facts.Facts, d told) v1beta1.EtcdClusterStatus {
 	old := &f.Cluster.Status
-	s := v1alpha1.EtcdClusterStatus{
+	s := v1beta1.EtcdClusterStatus{
 		ObservedGeneration: f.Cluster.Generation,
 		ClusterID:          old.ClusterID,
 		Epoch:              old.Epoch,
@@ -84,7 +84,7 @@ func statusOf(f *facts.Facts, d told) v1alpha1.EtcdClusterStatus {
 			continue
 		}
 		s.Replicas++
-		if m.Ready && m.Role == v1alpha1.Voter {
+		if m.Ready && m.Role == v1beta1.Voter {
 			s.ReadyReplicas++
 		}
 	}
@@ -92,7 +92,7 @@ func statusOf(f *facts.Facts, d told) v1alpha1.EtcdClusterStatus {
 	s.Internal.EarlierLife = f.SeenOfEarlierLife()
 	s.Auth, s.Internal.AppliedAuth = f.AuthStatus()
 	s.Defragmentation, s.Internal.Defragmentation = f.DefragRun.Told()
-	if r := f.Replacements(d.GivenUp); r != (v1alpha1.ReplacementStatus{}) {
+	if r := f.Replacements(d.GivenUp); r != (v1beta1.ReplacementStatus{}) {
 		s.Internal.Replacement = &r
 	}
 	s.Internal.Watched = f.Watched()
@@ -106,28 +106,28 @@ func statusOf(f *facts.Facts, d told) v1alpha1.EtcdClusterStatus {
 }
 
 // members are etcd's list, or the last known one while blind.
-func members(f *facts.Facts) []v1alpha1.MemberStatus {
-	var list []v1alpha1.MemberStatus
+func members(f *facts.Facts) []v1beta1.MemberStatus {
+	var list []v1beta1.MemberStatus
 	if f.Etcd == nil {
 		for _, m := range f.Cluster.Status.Members {
-			list = append(list, memberStatus(f, v1alpha1.MemberStatus{Name: m.Name, ID: m.ID, Role: m.Role,
+			list = append(list, memberStatus(f, v1beta1.MemberStatus{Name: m.Name, ID: m.ID, Role: m.Role,
 				External: m.External}, f.LastStatusHealth(m), false))
 		}
 		return list
 	}
 	for _, m := range f.Members {
-		s := v1alpha1.MemberStatus{Name: cmp.Or(m.DisplayName(), cmp.Or(m.Name, objects.Hex(m.ID))),
+		s := v1beta1.MemberStatus{Name: cmp.Or(m.DisplayName(), cmp.Or(m.Name, objects.Hex(m.ID))),
 			External: m.Alias != "" ||
-				f.WasExternal(m), ID: objects.Hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == f.Etcd.Leader}
+				f.WasExternal(m), ID: objects.Hex(m.ID), Role: v1beta1.Voter, Leader: m.ID == f.Etcd.Leader}
 		if m.Learner {
-			s.Role = v1alpha1.Learner
+			s.Role = v1beta1.Learner
 		}
 		list = append(list, memberStatus(f, s, m.StatusHealth(f), m.Serving()))
 	}
 	return list
 }
 
-func memberStatus(f *facts.Facts, s v1alpha1.MemberStatus, h observation.Health, ready bool) v1alpha1.MemberStatus {
+func memberStatus(f *facts.Facts, s v1beta1.MemberStatus, h observation.Health, ready bool) v1beta1.MemberStatus {
 	_, asked := f.Health[s.Name]
 	switch {
 	case s.External && h.MemberID == 0:
@@ -155,7 +155,7 @@ func memberStatus(f *facts.Facts, s v1alpha1.MemberStatus, h observation.Health,
 	s.JoinTime = metav1.NewTime(f.Now.Truncate(1e9))
 	s.LastTransitionTime = metav1.NewTime(f.Now.Truncate(1e9))
 	i := slices.IndexFunc(f.Cluster.Status.Members,
-		func(o v1alpha1.MemberStatus) bool { return o.Name == s.Name && o.ID == s.ID })
+		func(o v1beta1.MemberStatus) bool { return o.Name == s.Name && o.ID == s.ID })
 	if i < 0 {
 		return s
 	}
@@ -194,41 +194,41 @@ func suspension(f *facts.Facts) (reason, message string) {
 	return "NotSuspended", "spec.suspend is false"
 }
 
-func conditions(f *facts.Facts, d told, now *v1alpha1.EtcdClusterStatus) []metav1.Condition {
+func conditions(f *facts.Facts, d told, now *v1beta1.EtcdClusterStatus) []metav1.Condition {
 	list := slices.Clone(f.Cluster.Status.Conditions)
 	to := decision.Conditions{List: &list, Generation: f.Cluster.Generation, Now: f.Now}
 	set := to.Set
 	voters := f.Voters
 	if f.Etcd != nil {
-		set(v1alpha1.Available, true, "QuorumServes", fmt.Sprintf("a quorum answers: %d of %d voters serve",
+		set(v1beta1.Available, true, "QuorumServes", fmt.Sprintf("a quorum answers: %d of %d voters serve",
 			facts.Serving(voters), len(voters)))
 	} else {
-		set(v1alpha1.Available, false, unavailable(f), d.Because.Message)
+		set(v1beta1.Available, false, unavailable(f), d.Because.Message)
 	}
 	to.Expect(d.Next.Outlook, reasonOf(f, d.Next), d.Next.Message)
 	if trouble := troubles(f, d); len(trouble) > 0 {
-		set(v1alpha1.Degraded, true, troubleWord(f, d.Awaited), strings.Join(trouble, "; "))
+		set(v1beta1.Degraded, true, troubleWord(f, d.Awaited), strings.Join(trouble, "; "))
 	} else {
-		set(v1alpha1.Degraded, false, "AllWell", "no member has a problem")
+		set(v1beta1.Degraded, false, "AllWell", "no member has a problem")
 	}
 	if reason, message, there := externalCondition(f, d.Because); reason != "" {
-		set(v1alpha1.ExternalMembers, there, reason, message)
+		set(v1beta1.ExternalMembers, there, reason, message)
 	}
 	reason, message := suspension(f)
-	set(v1alpha1.Suspended, f.Suspended(), reason, message)
+	set(v1beta1.Suspended, f.Suspended(), reason, message)
 	reason, message, secured := Security(f)
-	set(v1alpha1.Secured, secured, reason, message)
+	set(v1beta1.Secured, secured, reason, message)
 	reason, message, authorized := f.Authorization(now.Auth, now.Internal.AppliedAuth)
-	set(v1alpha1.Authorized, authorized, reason, message)
+	set(v1beta1.Authorized, authorized, reason, message)
 	if reason, message, is, shown := f.Restored(); shown {
-		set(v1alpha1.Restored, is, reason, message)
+		set(v1beta1.Restored, is, reason, message)
 	} else {
-		meta.RemoveStatusCondition(&list, v1alpha1.Restored)
+		meta.RemoveStatusCondition(&list, v1beta1.Restored)
 	}
 	if a := Advice(f); a != "" {
-		set(v1alpha1.Advised, true, "SpecAdvice", a)
+		set(v1beta1.Advised, true, "SpecAdvice", a)
 	} else {
-		set(v1alpha1.Advised, false, "NoAdvice", "no advice")
+		set(v1beta1.Advised, false, "NoAdvice", "no advice")
 	}
 	return list
 }
@@ -236,45 +236,45 @@ func conditions(f *facts.Facts, d told, now *v1alpha1.EtcdClusterStatus) []metav
 // reasonOf is the reason of Ready, Reconciling and Stalled: one of those that the API promises.
 func reasonOf(f *facts.Facts, next decision.Prospect) string {
 	switch {
-	case next.Reason == v1alpha1.ReasonNoPodReady, next.Reason == v1alpha1.ReasonFailedCreate:
+	case next.Reason == v1beta1.ReasonNoPodReady, next.Reason == v1beta1.ReasonFailedCreate:
 		return next.Reason
 	case f.Suspended():
-		return v1alpha1.ReasonSuspended
+		return v1beta1.ReasonSuspended
 	case next.Outlook == decision.Rests && f.Replicas == 0:
-		return v1alpha1.ReasonPaused
+		return v1beta1.ReasonPaused
 	case next.Outlook == decision.Rests && next.Reason == rules.WaitForWindow:
-		return v1alpha1.ReasonWaitingForWindow
+		return v1beta1.ReasonWaitingForWindow
 	case next.Outlook == decision.Rests:
-		return v1alpha1.ReasonServing
+		return v1beta1.ReasonServing
 	case next.Outlook == decision.Waits && f.Unsupported() != nil:
-		return v1alpha1.ReasonInvalid
-	case unavailable(f) == v1alpha1.ReasonNoQuorum:
-		return v1alpha1.ReasonNoQuorum
+		return v1beta1.ReasonInvalid
+	case unavailable(f) == v1beta1.ReasonNoQuorum:
+		return v1beta1.ReasonNoQuorum
 	case next.Outlook == decision.Waits:
-		return v1alpha1.ReasonActionNeeded
+		return v1beta1.ReasonActionNeeded
 	}
-	return v1alpha1.ReasonProgressing
+	return v1beta1.ReasonProgressing
 }
 
 // unavailable is the reason of Available while no quorum answers.
 func unavailable(f *facts.Facts) string {
 	switch {
 	case f.Replicas == 0:
-		return v1alpha1.ReasonPaused
+		return v1beta1.ReasonPaused
 	case f.Etcd == nil && f.Epoch != nil && f.Epoch.HadQuorum():
-		return v1alpha1.ReasonNoQuorum
+		return v1beta1.ReasonNoQuorum
 	}
-	return v1alpha1.ReasonProgressing
+	return v1beta1.ReasonProgressing
 }
 
 // connection is what an application needs; nil before there is a record of the cluster. It is no service binding, whose
 // Secret has entries that ours lack: they would have to be written into Secrets that cert-manager or people keep.
-func connection(f *facts.Facts) *v1alpha1.ConnectionStatus {
+func connection(f *facts.Facts) *v1beta1.ConnectionStatus {
 	if f.Epoch == nil {
 		return nil
 	}
 	host := objects.ClientService(f.Cluster.Name) + "." + f.Cluster.Namespace + ".svc"
-	c := &v1alpha1.ConnectionStatus{Endpoints: []string{defaults.URLOn(objects.Scheme(f.Cluster), host,
+	c := &v1beta1.ConnectionStatus{Endpoints: []string{defaults.URLOn(objects.Scheme(f.Cluster), host,
 		objects.ClientPort)}}
 	if f.HostNetwork() {
 		for _, m := range f.Voters {
@@ -301,7 +301,7 @@ func connection(f *facts.Facts) *v1alpha1.ConnectionStatus {
 }
 
 // clientSecrets are what applications show, while a member asks for it, and what they trust.
-func clientSecrets(f *facts.Facts) (shown, trusted v1alpha1.SecretRef) {
+func clientSecrets(f *facts.Facts) (shown, trusted v1beta1.SecretRef) {
 	name := defaults.ClientSecret(f.Cluster.Name)
 	s := f.Secret(name)
 	if !objects.Encrypted(f.Cluster) || s == nil || !s.Has(objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust) {
@@ -328,22 +328,22 @@ func membersOutside(f *facts.Facts, list []string) []string {
 }
 
 // tlsStatus lists the certificates in use and when they expire.
-func tlsStatus(f *facts.Facts) v1alpha1.TLSStatus {
-	s := v1alpha1.TLSStatus{Mode: objects.TLSMode(f.Cluster)}
+func tlsStatus(f *facts.Facts) v1beta1.TLSStatus {
+	s := v1beta1.TLSStatus{Mode: objects.TLSMode(f.Cluster)}
 	add := func(name, secret string) {
 		if observed := f.Secret(secret); observed != nil && observed.Certificate != nil {
-			s.Certificates = append(s.Certificates, v1alpha1.CertificateStatus{Name: name,
-				SecretRef: v1alpha1.SecretRef{Name: secret},
+			s.Certificates = append(s.Certificates, v1beta1.CertificateStatus{Name: name,
+				SecretRef: v1beta1.SecretRef{Name: secret},
 				NotAfter:  metav1.NewTime(observed.Certificate.NotAfter)})
 		}
 	}
-	if s.Mode == v1alpha1.TLSDisabled {
+	if s.Mode == v1beta1.TLSDisabled {
 		return s
 	}
-	if s.ClientAuth = v1alpha1.ClientAuthRequired; len(f.Anonymous()) > 0 {
-		s.ClientAuth = v1alpha1.ClientAuthNone
+	if s.ClientAuth = v1beta1.ClientAuthRequired; len(f.Anonymous()) > 0 {
+		s.ClientAuth = v1beta1.ClientAuthNone
 	}
-	if s.Mode == v1alpha1.TLSAuto {
+	if s.Mode == v1beta1.TLSAuto {
 		add("authority", defaults.CASecret(f.Cluster.Name))
 	}
 	for _, l := range f.Leaves {
@@ -480,7 +480,7 @@ func Restoring(f *facts.Facts) []string {
 func troubleWord(f *facts.Facts, awaited awaited) string {
 	switch {
 	case f.Etcd == nil && awaited.Long() && (f.Epoch == nil || !f.NeverBegins()):
-		return v1alpha1.ReasonFailedCreate
+		return v1beta1.ReasonFailedCreate
 	case f.Etcd == nil && !f.Epoch.HadQuorum():
 		return "BootstrapStalled"
 	case f.Etcd == nil:
@@ -489,7 +489,7 @@ func troubleWord(f *facts.Facts, awaited awaited) string {
 	case slices.ContainsFunc(f.Voters, func(m *facts.Member) bool { return waitsForPerson(f, m) }):
 		return "PersonDecides"
 	case awaited.Long():
-		return v1alpha1.ReasonFailedCreate
+		return v1beta1.ReasonFailedCreate
 	}
 	return "MembersInTrouble"
 }

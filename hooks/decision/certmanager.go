@@ -3,7 +3,7 @@ package decision
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // Certificates that come from others: in the mode CertManager Quorate asks cert-manager for them by Certificates of
@@ -36,7 +36,7 @@ type CertManagerSpec struct {
 		Size           int    `json:"size,omitempty"` // bits
 		RotationPolicy string `json:"rotationPolicy,omitempty"`
 	} `json:"privateKey"`
-	IssuerRef      v1alpha1.IssuerRef `json:"issuerRef"`
+	IssuerRef      v1beta1.IssuerRef `json:"issuerRef"`
 	SecretTemplate struct {
 		Labels map[string]string `json:"labels,omitempty"`
 	} `json:"secretTemplate"`

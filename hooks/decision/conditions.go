@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // What tools that wait are told: kubectl wait, helm --wait, Flux and Argo CD. They know three words for an object
@@ -48,14 +48,14 @@ func (c Conditions) Set(kind string, is bool, reason, message string) {
 
 // Expect sets Ready, Reconciling and Stalled.
 func (c Conditions) Expect(o Outlook, reason, message string) {
-	c.Set(v1alpha1.Ready, o == Rests, reason, message)
+	c.Set(v1beta1.Ready, o == Rests, reason, message)
 	if o == Works {
-		c.Set(v1alpha1.Reconciling, true, reason, message)
+		c.Set(v1beta1.Reconciling, true, reason, message)
 	} else {
-		c.Set(v1alpha1.Reconciling, false, "NotReconciling", "nothing is in progress")
+		c.Set(v1beta1.Reconciling, false, "NotReconciling", "nothing is in progress")
 	}
 	if o == Waits {
-		c.Set(v1alpha1.Stalled, true, reason, message)
+		c.Set(v1beta1.Stalled, true, reason, message)
 	} else {
 		c.NotStalled()
 	}
@@ -63,5 +63,5 @@ func (c Conditions) Expect(o Outlook, reason, message string) {
 
 // NotStalled says that nothing waits for a person.
 func (c Conditions) NotStalled() {
-	c.Set(v1alpha1.Stalled, false, "NotStalled", "nothing waits for you")
+	c.Set(v1beta1.Stalled, false, "NotStalled", "nothing waits for you")
 }

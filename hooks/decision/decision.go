@@ -10,7 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/record"
 )
 
@@ -23,7 +23,7 @@ type Decision struct {
 	// without UID is new.
 	Children Desired
 	// Status replaces the parent's status whole.
-	Status v1alpha1.EtcdClusterStatus
+	Status v1beta1.EtcdClusterStatus
 	// ResyncAfter is when to ask again at the latest; 0 leaves it to the controller's resync period.
 	ResyncAfter time.Duration
 	// Mode is the name of the mode that the cluster is in: one of Modes.
@@ -56,15 +56,15 @@ type Prospect struct {
 
 // DefragmentationRun is a run of defragmentation: what the status says of it, and what Quorate remembers beside that.
 type DefragmentationRun struct {
-	v1alpha1.DefragmentationStatus
-	v1alpha1.DefragmentationMemory
+	v1beta1.DefragmentationStatus
+	v1beta1.DefragmentationMemory
 }
 
 // Told is the run as the status has it; nil when nothing was ever done.
-func (r *DefragmentationRun) Told() (*v1alpha1.DefragmentationStatus, v1alpha1.DefragmentationMemory) {
+func (r *DefragmentationRun) Told() (*v1beta1.DefragmentationStatus, v1beta1.DefragmentationMemory) {
 	switch {
 	case r == nil:
-		return nil, v1alpha1.DefragmentationMemory{}
+		return nil, v1beta1.DefragmentationMemory{}
 	case reflect.ValueOf(r.DefragmentationStatus).IsZero():
 		return nil, r.DefragmentationMemory
 	}

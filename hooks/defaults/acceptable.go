@@ -13,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // What of a spec Kubernetes would refuse in every object that is made of it, or let start and never run. A rule of the
 // CRD refuses nearly all of it; this says it of an EtcdCluster that is older than the rule.
 
-func validateMetadata(m *v1alpha1.Metadata) error {
+func validateMetadata(m *v1beta1.Metadata) error {
 	for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
 		if err := validateKey("spec.additionalMetadata.labels", key); err != nil {
 			return err
@@ -67,17 +67,17 @@ func validateMemory(r *corev1.ResourceRequirements) error {
 }
 
 // choosesIDs reports whether users and groups of pods are not ours to choose.
-func choosesIDs(c *v1alpha1.PodSecurity) bool {
+func choosesIDs(c *v1beta1.PodSecurity) bool {
 	if c == nil {
 		return false
 	}
-	return c.IDPolicy == v1alpha1.IDsByPlatform || c.RunAsUser != nil || c.RunAsGroup != nil || c.FSGroup != nil
+	return c.IDPolicy == v1beta1.IDsByPlatform || c.RunAsUser != nil || c.RunAsGroup != nil || c.FSGroup != nil
 }
 
 // validatePods says what of a spec would have pods refused, or never start.
-func validatePods(s *v1alpha1.EtcdClusterSpec) error {
+func validatePods(s *v1beta1.EtcdClusterSpec) error {
 	own := s.SecurityContext
-	if s.Storage.Medium == v1alpha1.HostPath && choosesIDs(own) {
+	if s.Storage.Medium == v1beta1.HostPath && choosesIDs(own) {
 		return fmt.Errorf("spec.securityContext can't choose users and groups with the medium HostPath: the "+
 			"directories on the nodes belong to user %d; remove idPolicy, runAsUser, runAsGroup and fsGroup",
 			objects.UserID)
@@ -86,7 +86,7 @@ func validatePods(s *v1alpha1.EtcdClusterSpec) error {
 }
 
 // validateClientService says what of it Kubernetes would refuse, and with it every change of the Service.
-func validateClientService(s *v1alpha1.ClientService) error {
+func validateClientService(s *v1beta1.ClientService) error {
 	types := []corev1.ServiceType{"", corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort,
 		corev1.ServiceTypeLoadBalancer}
 	inside := slices.Index(types, s.Type) < 2
@@ -105,11 +105,11 @@ func validateClientService(s *v1alpha1.ClientService) error {
 
 // validateNetworkPolicy says which network Kubernetes would refuse, and with it every change of the NetworkPolicy. A
 // rule of the CRD would cost more than the API server lets it: the text has no limit in Kubernetes' own type.
-func validateNetworkPolicy(s *v1alpha1.NetworkPolicySpec) error {
+func validateNetworkPolicy(s *v1beta1.NetworkPolicySpec) error {
 	return cmp.Or(validatePeers("clients", s.Clients), validatePeers("metrics", s.Metrics))
 }
 
-func validatePeers(field string, peers *v1alpha1.Peers) error {
+func validatePeers(field string, peers *v1beta1.Peers) error {
 	if peers == nil {
 		return nil
 	}
@@ -133,7 +133,7 @@ var domainForm = regexp.MustCompile(
 	`^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?[.])+[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // validateMemberService says what of it Kubernetes or etcd would refuse.
-func validateMemberService(s *v1alpha1.EtcdClusterSpec) error {
+func validateMemberService(s *v1beta1.EtcdClusterSpec) error {
 	m := s.MemberService
 	switch {
 	case m == nil:

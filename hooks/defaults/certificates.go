@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/users"
@@ -20,13 +20,13 @@ import (
 func UserSecret(cluster, user string) string { return cluster + "-client." + user }
 
 // userLeaves are the certificates of the users that have one.
-func userLeaves(c *v1alpha1.EtcdCluster) []Leaf {
+func userLeaves(c *v1beta1.EtcdCluster) []Leaf {
 	var list []Leaf
 	if c.Spec.Auth == nil || users.Validate(c.Spec.Auth) != nil {
 		return nil
 	}
 	for _, u := range c.Spec.Auth.Users {
-		if u.Credential == v1alpha1.CredentialCertificate {
+		if u.Credential == v1beta1.CredentialCertificate {
 			list = append(list, Leaf{What: "user " + u.Name, Secret: UserSecret(c.Name, u.Name), CommonName: u.Name,
 				Client: true})
 		}
@@ -65,16 +65,16 @@ func TokenSecret(cluster string) string { return objects.TokenSecret(cluster) }
 
 // ServerSecret names the Secret with what the members show to clients, PeerSecret to each other, OperatorSecret
 // Quorate to them.
-func ServerSecret(c *v1alpha1.EtcdCluster) string {
-	if s := c.Spec.TLS.Secrets; objects.TLSMode(c) == v1alpha1.TLSSecrets && s != nil {
+func ServerSecret(c *v1beta1.EtcdCluster) string {
+	if s := c.Spec.TLS.Secrets; objects.TLSMode(c) == v1beta1.TLSSecrets && s != nil {
 		return s.ServerSecretRef.Name
 	}
 	return c.Name + "-server-tls"
 }
 
 // PeerSecret is the name of the Secret with the certificate that members show each other.
-func PeerSecret(c *v1alpha1.EtcdCluster) string {
-	if s := c.Spec.TLS.Secrets; objects.TLSMode(c) == v1alpha1.TLSSecrets && s != nil {
+func PeerSecret(c *v1beta1.EtcdCluster) string {
+	if s := c.Spec.TLS.Secrets; objects.TLSMode(c) == v1beta1.TLSSecrets && s != nil {
 		return s.PeerSecretRef.Name
 	}
 	return c.Name + "-peer-tls"
@@ -104,7 +104,7 @@ type Places struct {
 }
 
 // Leaves are all the certificates that the cluster needs besides the authority's.
-func Leaves(c *v1alpha1.EtcdCluster, at Places) []Leaf {
+func Leaves(c *v1beta1.EtcdCluster, at Places) []Leaf {
 	members := objects.Host(c, "*")
 	domain := "." + cmp.Or(at.Domain, "cluster.local")
 	service := objects.ClientService(c.Name)
@@ -137,7 +137,7 @@ func Leaves(c *v1alpha1.EtcdCluster, at Places) []Leaf {
 
 // outsideNames are the names of all members outside Kubernetes, as a certificate has them; empty without
 // spec.memberService. No certificate names one member, so that a new one needs none.
-func outsideNames(c *v1alpha1.EtcdCluster) string {
+func outsideNames(c *v1beta1.EtcdCluster) string {
 	if c.Spec.MemberService == nil {
 		return ""
 	}
@@ -166,7 +166,7 @@ func (l Leaf) Usages() string {
 }
 
 // Needs are the names without which members can't be reached.
-func (l Leaf) Needs(c *v1alpha1.EtcdCluster) []string {
+func (l Leaf) Needs(c *v1beta1.EtcdCluster) []string {
 	needed := append([]string{objects.Host(c, "*")}, l.Members...)
 	if l.What == "server" {
 		needed = append(needed, objects.ClientService(c.Name)+"."+c.Namespace+".svc")
@@ -183,14 +183,14 @@ func (l Leaf) Needs(c *v1alpha1.EtcdCluster) []string {
 // its namespace, and they may read the Secrets of the cluster as well. Of a ClusterIssuer everyone can.
 
 // WholeIssuer is the issuer with what goes without saying.
-func WholeIssuer(ref v1alpha1.IssuerRef) v1alpha1.IssuerRef {
-	return v1alpha1.IssuerRef{Name: ref.Name, Kind: cmp.Or(ref.Kind, "Issuer"),
+func WholeIssuer(ref v1beta1.IssuerRef) v1beta1.IssuerRef {
+	return v1beta1.IssuerRef{Name: ref.Name, Kind: cmp.Or(ref.Kind, "Issuer"),
 		Group: cmp.Or(ref.Group, "cert-manager.io")}
 }
 
 // shared reports whether other namespaces than that of the cluster can have certificates of an issuer: of any but an
 // Issuer of cert-manager's.
-func shared(ref v1alpha1.IssuerRef) bool {
+func shared(ref v1beta1.IssuerRef) bool {
 	whole := WholeIssuer(ref)
 	return whole.Kind != "Issuer" || whole.Group != "cert-manager.io"
 }
@@ -199,7 +199,7 @@ func shared(ref v1alpha1.IssuerRef) bool {
 // nothing.
 func SharesIssuer(o observation.Observation) string {
 	asked := o.Cluster.Spec.TLS.CertManager
-	if objects.TLSMode(o.Cluster) != v1alpha1.TLSCertManager || asked == nil || o.Settings.SharedIssuers ||
+	if objects.TLSMode(o.Cluster) != v1beta1.TLSCertManager || asked == nil || o.Settings.SharedIssuers ||
 		!shared(asked.IssuerRef) {
 		return ""
 	}
@@ -220,7 +220,7 @@ func RefuseIssuer(o observation.Observation) error {
 }
 
 // hasCertificatesOf reports whether the cluster has asked this issuer for a certificate.
-func hasCertificatesOf(o observation.Observation, ref v1alpha1.IssuerRef) bool {
+func hasCertificatesOf(o observation.Observation, ref v1beta1.IssuerRef) bool {
 	return slices.ContainsFunc(Leaves(o.Cluster, Places{}), func(l Leaf) bool {
 		c := o.Children.Certificates[l.Secret]
 		return c != nil && c.Spec.IssuerRef == WholeIssuer(ref)
@@ -228,7 +228,7 @@ func hasCertificatesOf(o observation.Observation, ref v1alpha1.IssuerRef) bool {
 }
 
 // AskedKeys are those of this cluster.
-func AskedKeys(c *v1alpha1.EtcdCluster) observation.SecretKeys {
+func AskedKeys(c *v1beta1.EtcdCluster) observation.SecretKeys {
 	pair := []string{objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust, objects.KeyPreviousCertificate,
 		objects.KeyPreviousPrivate}
 	k := observation.SecretKeys{Own: map[string]bool{objects.KeyTokenPrivate: true, objects.KeyTokenPublic: true,

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/users"
@@ -39,7 +39,7 @@ func UrlsOf(m observation.Member) []string {
 // etcd is as before.
 
 // External is what the spec says of the etcd that the members join; nil for a cluster of its own.
-func External(c *v1alpha1.EtcdCluster) *v1alpha1.ExternalCluster {
+func External(c *v1beta1.EtcdCluster) *v1beta1.ExternalCluster {
 	if c.Spec.Bootstrap == nil {
 		return nil
 	}
@@ -47,13 +47,13 @@ func External(c *v1alpha1.EtcdCluster) *v1alpha1.ExternalCluster {
 }
 
 // SpeaksTLS reports whether the members of an external etcd have certificates.
-func SpeaksTLS(e *v1alpha1.ExternalCluster) bool { return e != nil && e.CASecretRef.Name != "" }
+func SpeaksTLS(e *v1beta1.ExternalCluster) bool { return e != nil && e.CASecretRef.Name != "" }
 
 // Joins reports whether a new cluster joins a running etcd.
-func Joins(c *v1alpha1.EtcdCluster) bool { return External(c) != nil }
+func Joins(c *v1beta1.EtcdCluster) bool { return External(c) != nil }
 
 // validateExternal says what is wrong with spec.bootstrap.external. The API server refuses nearly all of it.
-func validateExternal(s *v1alpha1.EtcdClusterSpec) error {
+func validateExternal(s *v1beta1.EtcdClusterSpec) error {
 	if s.Bootstrap == nil || s.Bootstrap.External == nil {
 		return nil
 	}

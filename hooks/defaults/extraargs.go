@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // ExtraArg is a flag of etcd's that a spec may say in options.extraArgs.
@@ -109,7 +109,7 @@ func extraFlag(name, value, version string) string {
 
 // ExtraArgsFor are those of the spec that this version of etcd has. All are known to the version that the spec asks
 // for; it may not be to one on the way there.
-func ExtraArgsFor(o v1alpha1.Options, version string) map[string]string {
+func ExtraArgsFor(o v1beta1.Options, version string) map[string]string {
 	var all map[string]string
 	for name, value := range o.ExtraArgs {
 		if ExtraArgs[name].KnownTo(version) {
@@ -133,7 +133,7 @@ func extraFlags(args map[string]string, version string) []string {
 
 // validateExtraArgs refuses what is not for a spec to say, what the version does not know, and values with which etcd
 // would not start.
-func validateExtraArgs(o v1alpha1.Options, version string) error {
+func validateExtraArgs(o v1beta1.Options, version string) error {
 	for _, name := range slices.Sorted(maps.Keys(o.ExtraArgs)) {
 		arg, allowed := ExtraArgs[name]
 		bare := strings.TrimPrefix(strings.TrimLeft(name, "-"), "experimental-")

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -27,7 +27,7 @@ const Retention = 5 * time.Minute
 
 // OptionsFor are those of etcd that only a restart changes, for this version, with their defaults said; those of etcd's
 // own that are meant anyway are left out.
-func OptionsFor(s *v1alpha1.EtcdClusterSpec, version string) Options {
+func OptionsFor(s *v1beta1.EtcdClusterSpec, version string) Options {
 	asked := s.Options
 	o := Options{
 		HeartbeatInterval: Heartbeat(asked).Milliseconds(), ElectionTimeout: Election(asked).Milliseconds(),
@@ -47,7 +47,7 @@ func OptionsFor(s *v1alpha1.EtcdClusterSpec, version string) Options {
 }
 
 // retention is how long old revisions are kept, where it is not their number that counts.
-func retention(o v1alpha1.Options) time.Duration {
+func retention(o v1beta1.Options) time.Duration {
 	if d := o.AutoCompaction.Retention; d != nil {
 		return d.Duration
 	}
@@ -55,7 +55,7 @@ func retention(o v1alpha1.Options) time.Duration {
 }
 
 // KeepsHistory reports whether old revisions are not ours to drop.
-func KeepsHistory(o v1alpha1.Options) bool {
+func KeepsHistory(o v1beta1.Options) bool {
 	return o.AutoCompaction.Revisions == nil && retention(o) == 0
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // The account of a member's volume: what etcd writes to it besides its database, and what is left for that. It is what
@@ -94,7 +94,7 @@ func leastVolume(room int64) int64 {
 }
 
 // LargestRequest is how many bytes a request may have.
-func LargestRequest(o v1alpha1.Options) int64 {
+func LargestRequest(o v1beta1.Options) int64 {
 	if o.MaxRequestBytes != nil {
 		return max(1, *o.MaxRequestBytes)
 	}
@@ -102,9 +102,9 @@ func LargestRequest(o v1alpha1.Options) int64 {
 }
 
 // RoomFor is the account of volumes as the spec asks for them.
-func RoomFor(s *v1alpha1.EtcdClusterSpec) Room {
+func RoomFor(s *v1beta1.EtcdClusterSpec) Room {
 	size := StorageSize(s)
-	v := Volume{Size: size.Value(), Memory: s.Storage.Medium == v1alpha1.Memory}
+	v := Volume{Size: size.Value(), Memory: s.Storage.Medium == v1beta1.Memory}
 	if wal := s.Storage.WAL; wal != nil {
 		size = WALSize(wal)
 		v.Log = size.Value()
@@ -114,7 +114,7 @@ func RoomFor(s *v1alpha1.EtcdClusterSpec) Room {
 
 // QuotaOn is etcd's database quota on such a volume: what is asked for, else what there is room for, and never more
 // than that.
-func QuotaOn(o v1alpha1.Options, room Room) int64 {
+func QuotaOn(o v1beta1.Options, room Room) int64 {
 	if o.QuotaBackendBytes != nil {
 		return min(*o.QuotaBackendBytes, room.Quota)
 	}
@@ -122,7 +122,7 @@ func QuotaOn(o v1alpha1.Options, room Room) int64 {
 }
 
 // WALSize is the size of the volumes for write-ahead logs.
-func WALSize(s *v1alpha1.WALSpec) resource.Quantity {
+func WALSize(s *v1beta1.WALSpec) resource.Quantity {
 	if s.Size.IsZero() {
 		return resource.MustParse("1Gi")
 	}
@@ -130,7 +130,7 @@ func WALSize(s *v1alpha1.WALSpec) resource.Quantity {
 }
 
 // ValidateRoom refuses volumes that are full before etcd says that they are.
-func ValidateRoom(s *v1alpha1.EtcdClusterSpec) error {
+func ValidateRoom(s *v1beta1.EtcdClusterSpec) error {
 	request := LargestRequest(s.Options)
 	room := RoomFor(s)
 	log := files + leastEntries(request)

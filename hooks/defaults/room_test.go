@@ -6,25 +6,25 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // TestTooSmallIsRefused: with what would be enough.
 func TestTooSmallIsRefused(t *testing.T) {
 	for _, c := range []struct {
-		medium  v1alpha1.Medium
+		medium  v1beta1.Medium
 		size    string
 		request int64
 		says    string
 	}{
-		{v1alpha1.Memory, "256Mi", 3 << 19, "spec.storage.size 256Mi is too small: it must be at least 512Mi"},
-		{v1alpha1.Persistent, "511Mi", 3 << 19, "spec.storage.size 511Mi is too small: it must be at least 512Mi"},
-		{v1alpha1.Persistent, "1Gi", 100 << 20, "spec.storage.size 1Gi is too small: it must be at least 5971Mi"},
-		{v1alpha1.Persistent, "5971Mi", 100 << 20, ""},
-		{v1alpha1.Memory, "512Mi", 3 << 19, ""},
+		{v1beta1.Memory, "256Mi", 3 << 19, "spec.storage.size 256Mi is too small: it must be at least 512Mi"},
+		{v1beta1.Persistent, "511Mi", 3 << 19, "spec.storage.size 511Mi is too small: it must be at least 512Mi"},
+		{v1beta1.Persistent, "1Gi", 100 << 20, "spec.storage.size 1Gi is too small: it must be at least 5971Mi"},
+		{v1beta1.Persistent, "5971Mi", 100 << 20, ""},
+		{v1beta1.Memory, "512Mi", 3 << 19, ""},
 	} {
-		s := &v1alpha1.EtcdClusterSpec{Options: v1alpha1.Options{MaxRequestBytes: new(c.request)},
-			Storage: v1alpha1.StorageSpec{Medium: c.medium, Size: resource.MustParse(c.size)}}
+		s := &v1beta1.EtcdClusterSpec{Options: v1beta1.Options{MaxRequestBytes: new(c.request)},
+			Storage: v1beta1.StorageSpec{Medium: c.medium, Size: resource.MustParse(c.size)}}
 		if c.says == "" {
 			require.NoError(t, ValidateRoom(s))
 			continue

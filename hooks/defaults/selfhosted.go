@@ -3,7 +3,7 @@ package defaults
 import (
 	"fmt"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // A cluster that the API server itself has its data in (spec.selfHosted). Without its quorum there is no API server, so
@@ -13,17 +13,17 @@ import (
 const FewestSelfHosted = 3
 
 // validateSelfHosted repeats what the API server refuses.
-func validateSelfHosted(s *v1alpha1.EtcdClusterSpec) error {
+func validateSelfHosted(s *v1beta1.EtcdClusterSpec) error {
 	switch {
 	case !s.SelfHosted:
 		return nil
-	case Replicas(&v1alpha1.EtcdCluster{Spec: *s}) < FewestSelfHosted:
+	case Replicas(&v1beta1.EtcdCluster{Spec: *s}) < FewestSelfHosted:
 		return fmt.Errorf("spec.selfHosted needs spec.replicas of %d or more: with fewer, the loss or restart of one "+
 			"member stops the API server", FewestSelfHosted)
-	case s.Recovery.QuorumLoss != "" && s.Recovery.QuorumLoss != v1alpha1.RecoverManual:
+	case s.Recovery.QuorumLoss != "" && s.Recovery.QuorumLoss != v1beta1.RecoverManual:
 		return fmt.Errorf("spec.selfHosted needs spec.recovery.quorumLoss Manual: if the API server answers, there " +
 			"is a quorum, even if Quorate does not see it")
-	case s.TLS.Mode != v1alpha1.TLSSecrets && s.TLS.Mode != v1alpha1.TLSDisabled:
+	case s.TLS.Mode != v1beta1.TLSSecrets && s.TLS.Mode != v1beta1.TLSDisabled:
 		return fmt.Errorf("spec.selfHosted needs spec.tls.mode Secrets: the API server reads its trusted authorities " +
 			"from a file, and Quorate can't see when that file changes")
 	}

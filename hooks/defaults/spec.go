@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/stores"
@@ -19,16 +19,16 @@ import (
 
 // Protected reports whether a cluster that is being deleted should run on: it is looked after as before, until the
 // protection is taken away.
-func Protected(c *v1alpha1.EtcdCluster) bool { return c.Spec.DeletionProtection || c.Spec.SelfHosted }
+func Protected(c *v1beta1.EtcdCluster) bool { return c.Spec.DeletionProtection || c.Spec.SelfHosted }
 
 // defaultPatience is how long what is unreachable may come back by itself where the spec says nothing else.
 const defaultPatience = 5 * time.Minute
 
 // RecoverAfter is how long a quorum is lost before spec.recovery acts.
-func RecoverAfter(s *v1alpha1.EtcdClusterSpec) time.Duration { return patience(s.Recovery.After) }
+func RecoverAfter(s *v1beta1.EtcdClusterSpec) time.Duration { return patience(s.Recovery.After) }
 
 // ReplaceAfter is how long a voter may be unreachable before it is given up.
-func ReplaceAfter(s *v1alpha1.EtcdClusterSpec) time.Duration {
+func ReplaceAfter(s *v1beta1.EtcdClusterSpec) time.Duration {
 	return patience(s.MemberReplacement.After)
 }
 
@@ -41,7 +41,7 @@ func patience(asked metav1.Duration) time.Duration {
 
 // Validate says what is wrong with a spec that can't be run. The API server refuses nearly all of it (CEL rules);
 // this is for what slips through, as in a Kubernetes without them.
-func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error {
+func Validate(s *v1beta1.EtcdClusterSpec, settings observation.Settings) error {
 	r, err := ParseRelease(s.Version)
 	switch {
 	case err != nil:
@@ -64,9 +64,9 @@ func Validate(s *v1alpha1.EtcdClusterSpec, settings observation.Settings) error 
 		validateClientService(&s.ClientService), validateMemberService(s), validateNetworkPolicy(&s.NetworkPolicy))
 }
 
-func validateStorage(s *v1alpha1.EtcdClusterSpec) error {
+func validateStorage(s *v1beta1.EtcdClusterSpec) error {
 	switch {
-	case s.Storage.Medium == v1alpha1.Memory && s.Replicas != nil && *s.Replicas == 0:
+	case s.Storage.Medium == v1beta1.Memory && s.Replicas != nil && *s.Replicas == 0:
 		return fmt.Errorf("spec.replicas 0 would lose the data of a Memory cluster")
 	case !s.Storage.Size.IsZero() && s.Storage.Size.Sign() < 0:
 		return fmt.Errorf("spec.storage.size %s is negative", s.Storage.Size.String())
@@ -74,17 +74,17 @@ func validateStorage(s *v1alpha1.EtcdClusterSpec) error {
 	return cmp.Or(validateHostPath(s), validateHostNetwork(s))
 }
 
-func validateTLS(s *v1alpha1.TLSSpec) error {
+func validateTLS(s *v1beta1.TLSSpec) error {
 	switch s.Mode {
-	case "", v1alpha1.TLSAuto, v1alpha1.TLSDisabled:
+	case "", v1beta1.TLSAuto, v1beta1.TLSDisabled:
 		return nil
-	case v1alpha1.TLSSecrets:
+	case v1beta1.TLSSecrets:
 		if s.Secrets == nil {
 			return fmt.Errorf("spec.tls.mode Secrets needs spec.tls.secrets: the names of the Secrets with the " +
 				"certificates")
 		}
 		return nil
-	case v1alpha1.TLSCertManager:
+	case v1beta1.TLSCertManager:
 		if s.CertManager == nil || s.CertManager.IssuerRef.Name == "" {
 			return fmt.Errorf("spec.tls.mode CertManager needs spec.tls.certManager.issuerRef.name")
 		}
@@ -93,12 +93,12 @@ func validateTLS(s *v1alpha1.TLSSpec) error {
 	return fmt.Errorf("spec.tls.mode %q is not Auto, Secrets, CertManager or Disabled", s.Mode)
 }
 
-func validateClientAuth(s *v1alpha1.EtcdClusterSpec) error {
+func validateClientAuth(s *v1beta1.EtcdClusterSpec) error {
 	switch s.TLS.ClientAuth {
-	case "", v1alpha1.ClientAuthRequired:
+	case "", v1beta1.ClientAuthRequired:
 		return nil
-	case v1alpha1.ClientAuthNone:
-		if a := s.Auth; a != nil && a.Enabled && s.TLS.Mode != v1alpha1.TLSDisabled {
+	case v1beta1.ClientAuthNone:
+		if a := s.Auth; a != nil && a.Enabled && s.TLS.Mode != v1beta1.TLSDisabled {
 			return loginsByPassword(a)
 		}
 		return fmt.Errorf("spec.tls.clientAuth None needs TLS and spec.auth.enabled true: without auth everyone may " +
@@ -108,9 +108,9 @@ func validateClientAuth(s *v1alpha1.EtcdClusterSpec) error {
 }
 
 // loginsByPassword refuses a user who could not log in any more.
-func loginsByPassword(a *v1alpha1.AuthSpec) error {
+func loginsByPassword(a *v1beta1.AuthSpec) error {
 	for i, u := range a.Users {
-		if u.Credential == v1alpha1.CredentialCertificate {
+		if u.Credential == v1beta1.CredentialCertificate {
 			return fmt.Errorf("spec.auth.users[%d]: with spec.tls.clientAuth None no one logs in with a certificate; "+
 				"set credential to Password", i)
 		}
@@ -119,22 +119,22 @@ func loginsByPassword(a *v1alpha1.AuthSpec) error {
 }
 
 // AsksNone reports whether clients should be asked for no certificate, once auth is on.
-func AsksNone(c *v1alpha1.EtcdCluster) bool {
-	return c.Spec.TLS.ClientAuth == v1alpha1.ClientAuthNone && validateClientAuth(&c.Spec) == nil
+func AsksNone(c *v1beta1.EtcdCluster) bool {
+	return c.Spec.TLS.ClientAuth == v1beta1.ClientAuthNone && validateClientAuth(&c.Spec) == nil
 }
 
 // Heartbeat is etcd's heartbeat interval, in whole milliseconds as etcd has it.
-func Heartbeat(o v1alpha1.Options) time.Duration {
+func Heartbeat(o v1beta1.Options) time.Duration {
 	return cmp.Or(o.HeartbeatInterval.Duration, 100*time.Millisecond).Truncate(time.Millisecond)
 }
 
 // Election is etcd's election timeout, in whole milliseconds.
-func Election(o v1alpha1.Options) time.Duration {
+func Election(o v1beta1.Options) time.Duration {
 	return cmp.Or(o.ElectionTimeout.Duration, time.Second).Truncate(time.Millisecond)
 }
 
 // StorageSize of each member.
-func StorageSize(s *v1alpha1.EtcdClusterSpec) resource.Quantity {
+func StorageSize(s *v1beta1.EtcdClusterSpec) resource.Quantity {
 	if s.Storage.Size.IsZero() {
 		return defaultSize
 	}
@@ -151,7 +151,7 @@ type Speech struct {
 
 // Flags are etcd's flags for one member: those of its template, and those for its own address and version, for what it
 // has room for, and for how it is dialled.
-func Flags(c *v1alpha1.EtcdCluster, t *Template, member, address, version string, room Room,
+func Flags(c *v1beta1.EtcdCluster, t *Template, member, address, version string, room Room,
 	speaks Speech) []string {
 	clientPort, peerPort, metricsPort := objects.Ports(c)
 	peers := "http"
@@ -248,7 +248,7 @@ func token() string {
 }
 
 // validateSources says what is wrong with the snapshot that the spec of a cluster names.
-func validateSources(s *v1alpha1.EtcdClusterSpec) error {
+func validateSources(s *v1beta1.EtcdClusterSpec) error {
 	b := s.Bootstrap
 	switch {
 	case b == nil:
@@ -260,10 +260,10 @@ func validateSources(s *v1alpha1.EtcdClusterSpec) error {
 }
 
 // validateClaims says what is wrong with spec.bootstrap.claims, where the CRD did not refuse it.
-func validateClaims(s *v1alpha1.EtcdClusterSpec) error {
+func validateClaims(s *v1beta1.EtcdClusterSpec) error {
 	c := s.Bootstrap.Claims
 	switch {
-	case s.Storage.Medium == v1alpha1.HostPath || s.Storage.Medium == v1alpha1.Memory:
+	case s.Storage.Medium == v1beta1.HostPath || s.Storage.Medium == v1beta1.Memory:
 		return fmt.Errorf("spec.bootstrap.claims needs storage.medium Persistent")
 	case len(c.Names) == 0:
 		return fmt.Errorf("spec.bootstrap.claims.names is empty")
@@ -274,7 +274,7 @@ func validateClaims(s *v1alpha1.EtcdClusterSpec) error {
 }
 
 // Replicas is how many voters the spec asks for.
-func Replicas(c *v1alpha1.EtcdCluster) int {
+func Replicas(c *v1beta1.EtcdCluster) int {
 	if c.Spec.Replicas == nil {
 		return 3
 	}

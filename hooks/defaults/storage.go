@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -24,10 +24,10 @@ func Quota(pod *corev1.Pod) int64 {
 }
 
 // OnNodes reports whether members stand on directories of nodes that the spec names.
-func OnNodes(s *v1alpha1.EtcdClusterSpec) bool { return s.Storage.Medium == v1alpha1.HostPath }
+func OnNodes(s *v1beta1.EtcdClusterSpec) bool { return s.Storage.Medium == v1beta1.HostPath }
 
 // validateHostPath repeats what the API server refuses.
-func validateHostPath(s *v1alpha1.EtcdClusterSpec) error {
+func validateHostPath(s *v1beta1.EtcdClusterSpec) error {
 	h := s.Storage.HostPath
 	nodes := Nodes(s)
 	if !OnNodes(s) {
@@ -36,7 +36,7 @@ func validateHostPath(s *v1alpha1.EtcdClusterSpec) error {
 		}
 		return nil
 	}
-	voters := Replicas(&v1alpha1.EtcdCluster{Spec: *s})
+	voters := Replicas(&v1beta1.EtcdCluster{Spec: *s})
 	switch {
 	case h == nil:
 		return fmt.Errorf("spec.storage.medium HostPath needs spec.storage.hostPath: a path, and the nodes")
@@ -52,12 +52,12 @@ func validateHostPath(s *v1alpha1.EtcdClusterSpec) error {
 	return validateNodes(s)
 }
 
-func tooFewNodes(s *v1alpha1.EtcdClusterSpec, voters int) error {
+func tooFewNodes(s *v1beta1.EtcdClusterSpec, voters int) error {
 	return fmt.Errorf("%s has %s for %s: each member needs its own node", NodesField(s),
 		objects.Count(len(Nodes(s)), "node"), objects.Count(voters, "member"))
 }
 
-func validateNodes(s *v1alpha1.EtcdClusterSpec) error {
+func validateNodes(s *v1beta1.EtcdClusterSpec) error {
 	nodes := Nodes(s)
 	for i, node := range nodes {
 		if node == "" || strings.ContainsAny(node, ":,/ ") || slices.Contains(nodes[:i], node) {
@@ -68,7 +68,7 @@ func validateNodes(s *v1alpha1.EtcdClusterSpec) error {
 }
 
 // Nodes are the names of the nodes that members may be on; none where any will do.
-func Nodes(s *v1alpha1.EtcdClusterSpec) []string {
+func Nodes(s *v1beta1.EtcdClusterSpec) []string {
 	if s.HostNetwork == nil {
 		if s.Storage.HostPath == nil {
 			return nil
@@ -83,7 +83,7 @@ func Nodes(s *v1alpha1.EtcdClusterSpec) []string {
 }
 
 // NodesField is the field that names them.
-func NodesField(s *v1alpha1.EtcdClusterSpec) string {
+func NodesField(s *v1beta1.EtcdClusterSpec) string {
 	if s.HostNetwork != nil {
 		return "spec.hostNetwork.nodes"
 	}
@@ -91,15 +91,15 @@ func NodesField(s *v1alpha1.EtcdClusterSpec) string {
 }
 
 // validateHostNetwork repeats what the API server refuses.
-func validateHostNetwork(s *v1alpha1.EtcdClusterSpec) error {
+func validateHostNetwork(s *v1beta1.EtcdClusterSpec) error {
 	h := s.HostNetwork
 	if h == nil {
 		return nil
 	}
-	voters := Replicas(&v1alpha1.EtcdCluster{Spec: *s})
-	client, peer, metrics := objects.Ports(&v1alpha1.EtcdCluster{Spec: *s})
+	voters := Replicas(&v1beta1.EtcdCluster{Spec: *s})
+	client, peer, metrics := objects.Ports(&v1beta1.EtcdCluster{Spec: *s})
 	switch {
-	case s.Storage.Medium != v1alpha1.HostPath && s.Storage.Medium != v1alpha1.Memory:
+	case s.Storage.Medium != v1beta1.HostPath && s.Storage.Medium != v1beta1.Memory:
 		return fmt.Errorf("spec.hostNetwork is for the media HostPath and Memory: the address of a member on a claim " +
 			"changes with its node")
 	case len(h.Nodes) < max(1, voters):
@@ -115,7 +115,7 @@ func validateHostNetwork(s *v1alpha1.EtcdClusterSpec) error {
 				"10.0.0.1", i)
 		}
 		if slices.ContainsFunc(h.Nodes[:i],
-			func(o v1alpha1.NodeAddress) bool { return o.Address == node.Address }) {
+			func(o v1beta1.NodeAddress) bool { return o.Address == node.Address }) {
 			return fmt.Errorf("spec.hostNetwork.nodes[%d].address is also that of another node", i)
 		}
 	}

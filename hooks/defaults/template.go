@@ -4,12 +4,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // AllowsPlaintext reports whether clients may speak plain text beside TLS.
-func AllowsPlaintext(c *v1alpha1.EtcdCluster) bool {
+func AllowsPlaintext(c *v1beta1.EtcdCluster) bool {
 	return objects.Encrypted(c) && c.Spec.TLS.AllowPlaintextClients
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/timetable"
 )
@@ -16,7 +16,7 @@ import (
 var errZone = errors.New("write it in UTC, without a time zone")
 
 // Schedule of the spec; nil for none.
-func Schedule(c *v1alpha1.EtcdCluster) (cron.Schedule, error) {
+func Schedule(c *v1beta1.EtcdCluster) (cron.Schedule, error) {
 	d := c.Spec.Maintenance.Defragmentation
 	switch {
 	case d == nil || d.Schedule == "":
@@ -76,7 +76,7 @@ func WindowsNow(o *observation.Observation) *Windows {
 }
 
 // begins is when the window opened that is open, or else when it opens next; or what is wrong with it.
-func begins(o *observation.Observation, w *v1alpha1.MaintenanceWindow) (time.Time, string) {
+func begins(o *observation.Observation, w *v1beta1.MaintenanceWindow) (time.Time, string) {
 	zone := time.UTC
 	if w.TimeZone != "" {
 		zone = o.Zones[w.TimeZone]

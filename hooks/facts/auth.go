@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -66,7 +66,7 @@ func (f *Facts) etcdNow() string {
 // Applied is what was done about users and roles in the etcd that runs, and the hash of what it has; empty for nothing.
 // What was done in another one, as before a restore, says only which names are ours: users, passwords and whether auth
 // is on are in the data.
-func (f *Facts) Applied() (status *v1alpha1.AuthStatus, hash string) {
+func (f *Facts) Applied() (status *v1beta1.AuthStatus, hash string) {
 	s := f.Cluster.Status.Auth
 	if now := f.etcdNow(); s == nil || now == "" || s.ClusterID != now {
 		return users.InAnother(s), ""
@@ -136,16 +136,16 @@ func (f *Facts) secretVersion(name string) string {
 
 // AuthStatus is what was last done about users and roles, and the hash of what etcd has; that is empty until etcd has
 // what is wanted. What is ours stays recorded while the spec says nothing about it.
-func (f *Facts) AuthStatus() (status *v1alpha1.AuthStatus, applied string) {
+func (f *Facts) AuthStatus() (status *v1beta1.AuthStatus, applied string) {
 	status, applied = f.done()
 	if status != nil {
-		status = v1alpha1.Copy(status)
+		status = v1beta1.Copy(status)
 		status.ClusterID = f.etcdNow()
 	}
 	return status, applied
 }
 
-func (f *Facts) done() (status *v1alpha1.AuthStatus, applied string) {
+func (f *Facts) done() (status *v1beta1.AuthStatus, applied string) {
 	old, applied := f.Applied()
 	if f.Cluster.Spec.Auth == nil || f.Suspended() {
 		return old, applied
@@ -177,7 +177,7 @@ func (f *Facts) unlessData() string {
 
 // Authorization is whether etcd asks every client who it is, with a reason and words; now and applied are of
 // [AuthStatus].
-func (f *Facts) Authorization(now *v1alpha1.AuthStatus, applied string) (reason, message string, is bool) {
+func (f *Facts) Authorization(now *v1beta1.AuthStatus, applied string) (reason, message string, is bool) {
 	enabled := now != nil && now.Enabled
 	if f.Cluster.Spec.Auth == nil {
 		if enabled {

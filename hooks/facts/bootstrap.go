@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -207,7 +207,7 @@ func (f *Facts) HowToBeginAgain() string {
 	const loses = "if no client was ever served, you lose nothing by beginning again: "
 	switch {
 	case f.Epoch.Source == record.SourceEmpty:
-		return loses + f.recoverCommand(v1alpha1.RecoverRecreate)
+		return loses + f.recoverCommand(v1beta1.RecoverRecreate)
 	case f.Epoch.Restore != "":
 		return loses + "create another EtcdOperation of type Restore"
 	case f.Epoch.After == 0:

@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -16,7 +16,7 @@ import (
 
 // Secret is an observed Secret of the cluster: its own, or one that the spec names.
 func (f *Facts) Secret(name string) *observation.Secret {
-	if objects.TLSMode(f.Cluster) == v1alpha1.TLSAuto || name == defaults.TokenSecret(f.Cluster.Name) {
+	if objects.TLSMode(f.Cluster) == v1beta1.TLSAuto || name == defaults.TokenSecret(f.Cluster.Name) {
 		return f.Children.Secrets[name]
 	}
 	return f.Related.Secrets[name]
@@ -47,7 +47,7 @@ func (f *Facts) mounted() []string {
 func (f *Facts) Flaw(l defaults.Leaf) string {
 	s := f.Secret(l.Secret)
 	if s == nil {
-		if objects.TLSMode(f.Cluster) == v1alpha1.TLSSecrets {
+		if objects.TLSMode(f.Cluster) == v1beta1.TLSSecrets {
 			return fmt.Sprintf("it does not exist, or does not have the label %s: %s; create it with tls.crt, "+
 				"tls.key and ca.crt", objects.LabelCluster, f.Cluster.Name)
 		}
@@ -125,7 +125,7 @@ func (f *Facts) distrusts(m *Member) (string, bool) {
 // DistrustsPeers reports whether a member runs, but can't hear the others any more: it does not trust the authority
 // that signs for them now, and will only when it starts again.
 func (f *Facts) DistrustsPeers(h observation.Health) bool {
-	if objects.TLSMode(f.Cluster) != v1alpha1.TLSAuto || h.Serving() || len(h.Trusts) == 0 ||
+	if objects.TLSMode(f.Cluster) != v1beta1.TLSAuto || h.Serving() || len(h.Trusts) == 0 ||
 		len(f.CertificateProblems) > 0 {
 		return false
 	}
@@ -149,7 +149,7 @@ func Subjects(trust []observation.Certificate) []string {
 // an EtcdCluster at a Secret whose owner has not agreed. It depends on the cluster's name alone, because Metacontroller
 // 1.5.20 remembers the answer by that alone, for clusters of that name in all namespaces. 4.17.2 remembers by UID, and
 // looks in the parent's namespace only: a narrower answer would save nothing there.
-func RelatedSelector(c *v1alpha1.EtcdCluster) metav1.LabelSelector {
+func RelatedSelector(c *v1beta1.EtcdCluster) metav1.LabelSelector {
 	return metav1.LabelSelector{
 		MatchLabels: map[string]string{objects.LabelCluster: c.Name},
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: labelController,
@@ -159,7 +159,7 @@ func RelatedSelector(c *v1alpha1.EtcdCluster) metav1.LabelSelector {
 
 // RemainsSelector selects what Metacontroller has made for a cluster of this name: where the answer may depend on more
 // than the name, for another one than this alone.
-func RemainsSelector(c *v1alpha1.EtcdCluster, byUID bool) metav1.LabelSelector {
+func RemainsSelector(c *v1beta1.EtcdCluster, byUID bool) metav1.LabelSelector {
 	others := metav1.LabelSelectorRequirement{Key: labelController, Operator: metav1.LabelSelectorOpExists}
 	s := metav1.LabelSelector{MatchLabels: map[string]string{objects.LabelCluster: c.Name},
 		MatchExpressions: []metav1.LabelSelectorRequirement{others}}

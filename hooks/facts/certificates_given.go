@@ -9,20 +9,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // Provided reports whether the certificates come from others.
-func Provided(c *v1alpha1.EtcdCluster) bool {
-	return objects.TLSMode(c) == v1alpha1.TLSSecrets || objects.TLSMode(c) == v1alpha1.TLSCertManager
+func Provided(c *v1beta1.EtcdCluster) bool {
+	return objects.TLSMode(c) == v1beta1.TLSSecrets || objects.TLSMode(c) == v1beta1.TLSCertManager
 }
 
 // WithoutCertManager says why no Certificate can be asked for; empty when it can.
 func (f *Facts) WithoutCertManager() string {
-	if objects.TLSMode(f.Cluster) != v1alpha1.TLSCertManager || f.Children.Certificates != nil {
+	if objects.TLSMode(f.Cluster) != v1beta1.TLSCertManager || f.Children.Certificates != nil {
 		return ""
 	}
 	return "spec.tls.mode is CertManager, but Quorate was installed without the right to create Certificates: " +

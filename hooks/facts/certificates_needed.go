@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
@@ -105,7 +105,7 @@ func (f *Facts) SeesMounted() bool {
 			return false
 		}
 	}
-	return objects.TLSMode(f.Cluster) != v1alpha1.TLSDisabled
+	return objects.TLSMode(f.Cluster) != v1beta1.TLSDisabled
 }
 
 // examine works out once what is wrong with the certificates of the epoch that runs, and of the next.

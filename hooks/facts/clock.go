@@ -6,7 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
@@ -70,7 +70,7 @@ func wrongBefore(ours, latest, asked time.Time) time.Duration {
 }
 
 // toldBy is when the API server last wrote the cluster; zero when that is not seen.
-func toldBy(c *v1alpha1.EtcdCluster) time.Time {
+func toldBy(c *v1beta1.EtcdCluster) time.Time {
 	var last time.Time
 	for _, f := range c.ManagedFields {
 		if f.Time != nil {
@@ -97,7 +97,7 @@ func latestWrite(o observation.Observation) time.Time {
 // WithTimesUntil is the cluster without the times in its status that are still to come, as they are where a clock was
 // put back: what is counted from such a time would not end for as long. What began then begins now. Clocks that may be
 // right differ by less.
-func WithTimesUntil(c *v1alpha1.EtcdCluster, now time.Time) *v1alpha1.EtcdCluster {
+func WithTimesUntil(c *v1beta1.EtcdCluster, now time.Time) *v1beta1.EtcdCluster {
 	tooLate := func(t *metav1.Time) bool { return aheadOf(now, t) }
 	if !slices.ContainsFunc(timesOf(&c.Status), tooLate) {
 		return c
@@ -112,12 +112,12 @@ func WithTimesUntil(c *v1alpha1.EtcdCluster, now time.Time) *v1alpha1.EtcdCluste
 }
 
 // timesOf are the times in a status at which something was so.
-func timesOf(s *v1alpha1.EtcdClusterStatus) []*metav1.Time {
+func timesOf(s *v1beta1.EtcdClusterStatus) []*metav1.Time {
 	list := []*metav1.Time{&s.Internal.Defragmentation.LastMemberTime}
 	for i := range s.Members {
 		m := &s.Members[i]
 		list = append(list, &m.JoinTime, &m.LastTransitionTime)
-		for _, volume := range []*v1alpha1.VolumeStatus{m.Volume, m.WALVolume} {
+		for _, volume := range []*v1beta1.VolumeStatus{m.Volume, m.WALVolume} {
 			if volume != nil {
 				list = append(list, &volume.RequestTime)
 			}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -34,7 +34,7 @@ const (
 func (f *Facts) defragmentationRun() *decision.DefragmentationRun {
 	s := &decision.DefragmentationRun{DefragmentationMemory: f.Cluster.Status.Internal.Defragmentation}
 	if old := f.Cluster.Status.Defragmentation; old != nil {
-		s.DefragmentationStatus = *v1alpha1.Copy(old)
+		s.DefragmentationStatus = *v1beta1.Copy(old)
 	}
 	f.noteReclaimed(s)
 	f.noteStep(s)

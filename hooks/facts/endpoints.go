@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -76,7 +76,7 @@ func leaving(o observation.Observation, e *Epoch) bool {
 	}
 	ours := func(name string) bool { _, is := objects.Ordinal(c.Name, name); return is }
 	return slices.ContainsFunc(slices.Collect(maps.Keys(o.Children.Pods)), ours) ||
-		slices.ContainsFunc(c.Status.Members, func(m v1alpha1.MemberStatus) bool { return !m.External })
+		slices.ContainsFunc(c.Status.Members, func(m v1beta1.MemberStatus) bool { return !m.External })
 }
 
 // Unsupported says why the cluster can't be run as its spec says: for the spec alone, or for what this installation

@@ -6,18 +6,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/record"
 )
 
 // OriginStatus is where the data comes from; nil for nowhere.
-func (e *Epoch) OriginStatus() *v1alpha1.OriginStatus {
+func (e *Epoch) OriginStatus() *v1beta1.OriginStatus {
 	if e.Source == record.SourceEmpty && e.After == 0 {
 		return nil
 	}
-	s := &v1alpha1.OriginStatus{Source: e.Source, PreviousEpoch: int64(e.After), Restore: e.Restore, Survivor: e.Survivor,
+	s := &v1beta1.OriginStatus{Source: e.Source, PreviousEpoch: int64(e.After), Restore: e.Restore, Survivor: e.Survivor,
 		Evidence: e.Evidence}
 	if e.Snapshot != nil {
 		s.Snapshot = e.Snapshot.URL

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
@@ -179,7 +179,7 @@ func (f *Facts) ExternalWithoutRecord() map[string][]string {
 // etcd that is joined, or the status says so. Who is taken for an unmanaged member would be counted, and outlive an
 // epoch that it serves (S8).
 func (f *Facts) WasExternal(m *Member) bool {
-	said := slices.ContainsFunc(f.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
+	said := slices.ContainsFunc(f.Cluster.Status.Members, func(s v1beta1.MemberStatus) bool {
 		return s.External && s.ID == objects.Hex(m.ID)
 	})
 	return f.Epoch == nil && m.PodName == "" && (defaults.External(f.Cluster) != nil || said)

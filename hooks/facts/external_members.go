@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -80,7 +80,7 @@ func (m *Member) StatusHealth(f *Facts) observation.Health {
 }
 
 // LastStatusHealth is what a member of the last known list answered while it is not known who is a member.
-func (f *Facts) LastStatusHealth(m v1alpha1.MemberStatus) observation.Health {
+func (f *Facts) LastStatusHealth(m v1beta1.MemberStatus) observation.Health {
 	if m.External && f.Epoch != nil {
 		h, _ := f.externalHealth(m.ID, nil)
 		return h
@@ -125,7 +125,7 @@ func externalEndpoints(o observation.Observation, e *Epoch) []observation.Endpoi
 
 // asks reports whether an external member is asked at a URL that it advertises: not at one of ourselves, nor in plain
 // text where the spec's URLs are of TLS.
-func asks(external *v1alpha1.ExternalCluster, raw string) bool {
+func asks(external *v1beta1.ExternalCluster, raw string) bool {
 	u, err := url.Parse(raw)
 	plain := !defaults.SpeaksTLS(external)
 	return err == nil && !loopback(u.Hostname()) && (plain || u.Scheme == "https")

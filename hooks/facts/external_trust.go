@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -29,9 +29,9 @@ func (f *Facts) AsksInPlainText() string {
 }
 
 // TrustSecret names the Secret with the authorities of the external members that ours trust as well; empty for none.
-func TrustSecret(c *v1alpha1.EtcdCluster) string {
+func TrustSecret(c *v1beta1.EtcdCluster) string {
 	e := defaults.External(c)
-	if !defaults.SpeaksTLS(e) || objects.TLSMode(c) != v1alpha1.TLSAuto {
+	if !defaults.SpeaksTLS(e) || objects.TLSMode(c) != v1beta1.TLSAuto {
 		return ""
 	}
 	return cmp.Or(e.PeerCASecretRef.Name, e.CASecretRef.Name)

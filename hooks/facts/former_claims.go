@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -30,7 +30,7 @@ import (
 // Members that run on the old claims under their old IDs would need no copy, and would have no way back.
 
 // FormerClaims are what a new cluster should begin with; nil for something else.
-func (f *Facts) FormerClaims() *v1alpha1.FormerClaims {
+func (f *Facts) FormerClaims() *v1beta1.FormerClaims {
 	if b := f.Cluster.Spec.Bootstrap; b != nil && f.BeginsWith() == nil && !defaults.Joins(f.Cluster) {
 		return b.Claims
 	}
@@ -38,7 +38,7 @@ func (f *Facts) FormerClaims() *v1alpha1.FormerClaims {
 }
 
 // VolumesOf are the claims, in the order of the spec.
-func VolumesOf(c *v1alpha1.FormerClaims) []record.FormerClaim {
+func VolumesOf(c *v1beta1.FormerClaims) []record.FormerClaim {
 	var list []record.FormerClaim
 	for _, name := range c.Names {
 		of := record.FormerClaim{Name: name, Path: cmp.Or(c.Path, DefaultDataPath)}
@@ -103,7 +103,7 @@ type claimsKnown struct {
 }
 
 // ChooseClaim has a look at what was told of all claims, and takes the one whose log is ahead.
-func (f *Facts) ChooseClaim(c *v1alpha1.FormerClaims) ClaimChoice {
+func (f *Facts) ChooseClaim(c *v1beta1.FormerClaims) ClaimChoice {
 	k := f.claimsAsTold(c)
 	evidence := strings.Join(k.evidence, "; ")
 	switch lacks := k.lacks(); {
@@ -129,7 +129,7 @@ func (f *Facts) ChooseClaim(c *v1alpha1.FormerClaims) ClaimChoice {
 	return ClaimChoice{Chosen: k.best, Evidence: strings.Join(k.evidence, "; ")}
 }
 
-func (f *Facts) claimsAsTold(c *v1alpha1.FormerClaims) claimsKnown {
+func (f *Facts) claimsAsTold(c *v1beta1.FormerClaims) claimsKnown {
 	var k claimsKnown
 	for place, of := range VolumesOf(c) {
 		pod := f.LookedAt(place, of)

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -53,7 +53,7 @@ func (f *Facts) halfDone() bool {
 func Kept[T any, P interface {
 	*T
 	metav1.Object
-}](c *v1alpha1.EtcdCluster, old P) P {
+}](c *v1beta1.EtcdCluster, old P) P {
 	object := *old
 	p := P(&object)
 	p.SetLabels(objects.OwnKeys(old.GetLabels(), objects.Labels(c, nil)))
@@ -71,7 +71,7 @@ func KeptSecrets(o observation.Observation) []*decision.DesiredSecret {
 }
 
 // KeptSecret is the observed Secret, as it is: without Make its data is left alone.
-func KeptSecret(c *v1alpha1.EtcdCluster, old *observation.Secret) *decision.DesiredSecret {
+func KeptSecret(c *v1beta1.EtcdCluster, old *observation.Secret) *decision.DesiredSecret {
 	return &decision.DesiredSecret{ObjectMeta: Kept(c, old).ObjectMeta, Type: old.Type}
 }
 
@@ -79,7 +79,7 @@ func KeptSecret(c *v1alpha1.EtcdCluster, old *observation.Secret) *decision.Desi
 func KeptAll[T any, P interface {
 	*T
 	metav1.Object
-}](c *v1alpha1.EtcdCluster, objects map[string]P) []P {
+}](c *v1beta1.EtcdCluster, objects map[string]P) []P {
 	var list []P
 	for _, name := range slices.Sorted(maps.Keys(objects)) {
 		list = append(list, Kept(c, objects[name]))
@@ -115,7 +115,7 @@ func (f *Facts) LoadBalancerAddresses() []string {
 
 // OtherFamily reports whether the first IP family that is asked for is another than that of the Service, which may be
 // nil.
-func OtherFamily(asked v1alpha1.IP, s *corev1.Service) bool {
+func OtherFamily(asked v1beta1.IP, s *corev1.Service) bool {
 	return s != nil && len(asked.Families) > 0 && len(s.Spec.IPFamilies) > 0 &&
 		asked.Families[0] != s.Spec.IPFamilies[0]
 }

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
@@ -87,7 +87,7 @@ func (f *Facts) Expired(claim *corev1.PersistentVolumeClaim) bool {
 const defaultKeepVolumes = 7 * 24 * time.Hour
 
 // KeepVolumesFor is how long the volumes of an epoch that is over are kept.
-func KeepVolumesFor(s *v1alpha1.EtcdClusterSpec) time.Duration {
+func KeepVolumesFor(s *v1beta1.EtcdClusterSpec) time.Duration {
 	if keep := s.Recovery.KeepVolumesFor; keep != nil {
 		return keep.Duration
 	}

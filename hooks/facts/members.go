@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -40,8 +40,8 @@ func (f *Facts) busy(m *Member) bool {
 func (f *Facts) OnHold(name string) bool { return f.Suspended() || f.Fenced(name) }
 
 // LastStatus is what the status says of a member; nil for nothing.
-func (f *Facts) LastStatus(m *Member) *v1alpha1.MemberStatus {
-	return objects.Find(f.Cluster.Status.Members, func(s *v1alpha1.MemberStatus) bool {
+func (f *Facts) LastStatus(m *Member) *v1beta1.MemberStatus {
+	return objects.Find(f.Cluster.Status.Members, func(s *v1beta1.MemberStatus) bool {
 		return s.ID == objects.Hex(m.ID)
 	})
 }
@@ -96,7 +96,7 @@ func (f *Facts) RanBefore() bool {
 func (f *Facts) KnownVoters() []string {
 	var known []string
 	for _, m := range f.Cluster.Status.Members {
-		if n, ours := objects.Ordinal(f.Cluster.Name, m.Name); ours && n >= f.Epoch.First && m.Role == v1alpha1.Voter {
+		if n, ours := objects.Ordinal(f.Cluster.Name, m.Name); ours && n >= f.Epoch.First && m.Role == v1beta1.Voter {
 			known = append(known, m.Name)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
@@ -31,7 +31,7 @@ func (f *Facts) NodeOf(member string) string {
 	}
 	address := f.Address(member)
 	i := slices.IndexFunc(f.Cluster.Spec.HostNetwork.Nodes,
-		func(n v1alpha1.NodeAddress) bool { return n.Address == address })
+		func(n v1beta1.NodeAddress) bool { return n.Address == address })
 	if i < 0 {
 		return ""
 	}
@@ -65,7 +65,7 @@ func (f *Facts) placedOn(member string) string {
 }
 
 // addressOf is the address that the spec says of a node; empty for none.
-func addressOf(c *v1alpha1.EtcdCluster, node string) string {
+func addressOf(c *v1beta1.EtcdCluster, node string) string {
 	if c.Spec.HostNetwork == nil {
 		return ""
 	}

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
@@ -250,7 +250,7 @@ func (f *Facts) RoleOf(m *Member, leaves bool) string {
 }
 
 // ClientSelector chooses the pods that clients are led to: those of voters.
-func ClientSelector(c *v1alpha1.EtcdCluster) map[string]string {
+func ClientSelector(c *v1beta1.EtcdCluster) map[string]string {
 	selector := objects.Selector(c)
 	selector[objects.LabelRole] = RoleVoter
 	return selector

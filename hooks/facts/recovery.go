@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record"
@@ -41,7 +41,7 @@ func (f *Facts) Beginning() (record.Origin, string) {
 }
 
 // BeginsWith is the snapshot that a new cluster begins with; nil for none.
-func (f *Facts) BeginsWith() *v1alpha1.SnapshotSource {
+func (f *Facts) BeginsWith() *v1beta1.SnapshotSource {
 	if b := f.Cluster.Spec.Bootstrap; b != nil {
 		return b.Snapshot
 	}
@@ -109,17 +109,17 @@ func (f *Facts) otherLife(s *record.Resolved) string {
 func (f *Facts) recoveryDue() bool { return len(f.QuorumIsLost()) > 0 || !f.Now.Before(f.LostUntil()) }
 
 // RecoverBy is the policy for a lost quorum, and whether an operation asks for it now, for this very epoch.
-func (f *Facts) RecoverBy() (policy v1alpha1.QuorumLoss, asked bool) {
+func (f *Facts) RecoverBy() (policy v1beta1.QuorumLoss, asked bool) {
 	if op := f.Asked.Recovery(f.Epoch.N); op != nil {
 		return op.Spec.Recover.Policy, true
 	}
-	return cmp.Or(f.Cluster.Spec.Recovery.QuorumLoss, v1alpha1.RecoverManual), false
+	return cmp.Or(f.Cluster.Spec.Recovery.QuorumLoss, v1beta1.RecoverManual), false
 }
 
 // recoverCommand is the command that starts the way back. To begin without data it must be said twice.
-func (f *Facts) recoverCommand(policy v1alpha1.QuorumLoss) string {
+func (f *Facts) recoverCommand(policy v1beta1.QuorumLoss) string {
 	command := fmt.Sprintf("kubectl quorate recover -n %s %s %s", f.Cluster.Namespace, f.Cluster.Name, policy)
-	if policy == v1alpha1.RecoverRecreate {
+	if policy == v1beta1.RecoverRecreate {
 		command += " --yes"
 	}
 	return command
@@ -128,7 +128,7 @@ func (f *Facts) recoverCommand(policy v1alpha1.QuorumLoss) string {
 // LostUntil is when the quorum has been seen lost for long enough. Without the time in the status the wait begins
 // again.
 func (f *Facts) LostUntil() time.Time {
-	c := meta.FindStatusCondition(f.Cluster.Status.Conditions, v1alpha1.Available)
+	c := meta.FindStatusCondition(f.Cluster.Status.Conditions, v1beta1.Available)
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return f.Now.Add(defaults.RecoverAfter(&f.Cluster.Spec))
 	}
@@ -216,7 +216,7 @@ func (f *Facts) Prepared() (reason, message string) {
 // unfollowed says how a restore is taken back whose operation is gone, and can't be deleted any more; empty for none.
 func (f *Facts) unfollowed() string {
 	id := f.Next.Epoch.Restore
-	gone := !slices.ContainsFunc(f.Asked.Open, func(op *v1alpha1.EtcdOperation) bool { return string(op.UID) == id })
+	gone := !slices.ContainsFunc(f.Asked.Open, func(op *v1beta1.EtcdOperation) bool { return string(op.UID) == id })
 	if !f.ByRestore() || !gone {
 		return ""
 	}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // Restored is the condition Restored: whether the cluster has the data that a restore asks for; not shown when none
@@ -27,7 +27,7 @@ func (f *Facts) Restored() (reason, message string, is, shown bool) {
 	_, why := f.RestoreSource(r)
 	switch {
 	case f.Answered()[r.ID] != 0:
-		return v1alpha1.AnsweredBefore, "EtcdOperation " + r.Name + ": " + why, false, true
+		return v1beta1.AnsweredBefore, "EtcdOperation " + r.Name + ": " + why, false, true
 	case why == "" && f.MembersMissing() && !f.MayStopFirst(r):
 		return "Waiting", fmt.Sprintf("EtcdOperation %s waits until epoch %d has all its members; with stopFirst it "+
 			"does not wait", r.Name, f.Epoch.N), false, true

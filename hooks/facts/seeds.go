@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
@@ -237,7 +237,7 @@ func (f *Facts) OtherwiseFilled() string {
 }
 
 // SnapshotsNamed are the EtcdSnapshots that the spec names.
-func SnapshotsNamed(c *v1alpha1.EtcdCluster) []string {
+func SnapshotsNamed(c *v1beta1.EtcdCluster) []string {
 	var names []string
 	if b := c.Spec.Bootstrap; b != nil && b.Snapshot != nil && b.Snapshot.SnapshotRef.Name != "" {
 		names = append(names, b.Snapshot.SnapshotRef.Name)
@@ -259,7 +259,7 @@ func (f *Facts) URLOfRestore() string {
 }
 
 // resolve is the snapshot that the source names, or what stands in its way.
-func (f *Facts) resolve(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
+func (f *Facts) resolve(s *v1beta1.SnapshotSource) (*record.Resolved, string) {
 	r, why := f.find(s)
 	if why != "" {
 		return r, why
@@ -271,7 +271,7 @@ func (f *Facts) resolve(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
 	return r, objects.Unagreed(f.Related.Labelled, f.Cluster.Namespace, "the snapshot's source", named...)
 }
 
-func (f *Facts) find(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
+func (f *Facts) find(s *v1beta1.SnapshotSource) (*record.Resolved, string) {
 	r := &record.Resolved{Identity: s.IdentitySecretRef, ServiceAccountName: s.ServiceAccountName}
 	if s.Store != nil {
 		r.Store = *s.Store
@@ -309,7 +309,7 @@ func (f *Facts) find(s *v1alpha1.SnapshotSource) (*record.Resolved, string) {
 }
 
 // follow has a restore go on with the changes after the snapshot, which are in a folder of the store.
-func (f *Facts) follow(r *record.Resolved, until *v1alpha1.Until, tail string) (*record.Resolved, string) {
+func (f *Facts) follow(r *record.Resolved, until *v1beta1.Until, tail string) (*record.Resolved, string) {
 	if until == nil {
 		return r, ""
 	}
@@ -334,7 +334,7 @@ func (f *Facts) follow(r *record.Resolved, until *v1alpha1.Until, tail string) (
 
 // followed has a restore find the changes of an etcd, in a folder of the snapshot's store. What was streamed in this
 // namespace its own keys have signed, and an EtcdSnapshot was taken here.
-func (f *Facts) followed(r *record.Resolved, until *v1alpha1.Until, tail, clusterID string) {
+func (f *Facts) followed(r *record.Resolved, until *v1beta1.Until, tail, clusterID string) {
 	r.Tail = stores.URLOf(&r.Store).Join(path.Join(tail, clusterID)).String()
 	r.Keys = until.KeysSecretRef
 	if r.Keys.Name == "" && r.Name != "" && f.Settings.Keyed {

@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // Clocks that end in something being given up count what Quorate has seen, and not what has passed. While
@@ -65,11 +65,11 @@ func (f *Facts) Observed(since time.Time) time.Duration {
 }
 
 // Watched is what the status is to say of it; nil when nothing is counted.
-func (f *Facts) Watched() *v1alpha1.WatchedStatus {
+func (f *Facts) Watched() *v1beta1.WatchedStatus {
 	if !f.ClockRuns() {
 		return nil
 	}
-	w := v1alpha1.WatchedStatus{StartTime: metav1.NewTime(f.watchedSince()), LastProbeTime: f.NowInSeconds()}
+	w := v1beta1.WatchedStatus{StartTime: metav1.NewTime(f.watchedSince()), LastProbeTime: f.NowInSeconds()}
 	old := f.Cluster.Status.Internal.Watched
 	if old != nil && old.StartTime.Equal(&w.StartTime) &&
 		f.Now.Sub(old.LastProbeTime.Time) < lookWritten*f.ResyncPeriod() {

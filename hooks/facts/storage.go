@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
@@ -45,7 +45,7 @@ type Volume struct {
 	Size  resource.Quantity
 	class *string
 	// old is what the status says of it; zero for nothing.
-	old v1alpha1.VolumeStatus
+	old v1beta1.VolumeStatus
 }
 
 // ClaimSpec is what the spec asks of the claim of this name; false when it is for a write-ahead log that is to have
@@ -168,7 +168,7 @@ func volumeSize(claim *corev1.PersistentVolumeClaim) resource.Quantity {
 }
 
 // VolumeStatus is the volume of a claim as far as it is not yet what the spec asks for; nil when it is.
-func (f *Facts) VolumeStatus(claim string) *v1alpha1.VolumeStatus {
+func (f *Facts) VolumeStatus(claim string) *v1beta1.VolumeStatus {
 	d := f.VolumeOf(claim)
 	if d == nil || f.Suspended() {
 		return nil
@@ -176,7 +176,7 @@ func (f *Facts) VolumeStatus(claim string) *v1alpha1.VolumeStatus {
 	if !d.Smaller() && !d.larger() && !d.otherClass() && !d.Growing() {
 		return nil
 	}
-	s := &v1alpha1.VolumeStatus{Wanted: &d.Size, Message: f.Pending(d)}
+	s := &v1beta1.VolumeStatus{Wanted: &d.Size, Message: f.Pending(d)}
 	if has := d.capacity(); !has.IsZero() {
 		s.Capacity = &has
 	}
@@ -222,7 +222,7 @@ func classOf(claim *corev1.PersistentVolumeClaim) string {
 }
 
 // Migrates reports whether members may move to other volumes.
-func (f *Facts) Migrates() bool { return f.Cluster.Spec.Storage.Migration == v1alpha1.MigrateReplace }
+func (f *Facts) Migrates() bool { return f.Cluster.Spec.Storage.Migration == v1beta1.MigrateReplace }
 
 // AskedFor is what is written on a claim of what it is asked for with.
 func AskedFor(size resource.Quantity, class *string) string {

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record"
@@ -26,7 +26,7 @@ func (f *Facts) RestoreInstead() (record.Origin, string) {
 	if r := f.Asked.Restore; r != nil && f.Answered()[r.ID] == 0 {
 		return f.RestoreSource(r)
 	}
-	return f.WayBack(v1alpha1.RecoverFromSurvivor, true)
+	return f.WayBack(v1beta1.RecoverFromSurvivor, true)
 }
 
 // StopsFirst reports whether there is no room for two epochs beside each other.

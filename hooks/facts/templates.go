@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // TemplateOf is the template for pods that are made for this version of etcd.
-func TemplateOf(c *v1alpha1.EtcdCluster, version string) *defaults.Template {
+func TemplateOf(c *v1beta1.EtcdCluster, version string) *defaults.Template {
 	s := &c.Spec
 	t := &defaults.Template{
 		PullPolicy: cmp.Or(s.Image.PullPolicy, corev1.PullIfNotPresent), PullSecrets: UnlessEmpty(s.Image.PullSecrets),
@@ -45,7 +45,7 @@ func TemplateOf(c *v1alpha1.EtcdCluster, version string) *defaults.Template {
 		t.MinTLS = cmp.Or(s.TLS.MinVersion, defaults.MinTLS)
 		t.CipherSuites = UnlessEmpty(s.TLS.CipherSuites)
 	}
-	if s.Storage.Medium == v1alpha1.Memory {
+	if s.Storage.Medium == v1beta1.Memory {
 		t.Tmpfs = new(objects.Canonical(defaults.StorageSize(s)))
 	}
 	return t
@@ -85,7 +85,7 @@ var (
 
 // containerResources are the spec's with defaults for requests; another one that has only a limit gets that, as in
 // every pod of Kubernetes. On Memory the tmpfs counts against the container's memory, so its size is added.
-func containerResources(s *v1alpha1.EtcdClusterSpec) corev1.ResourceRequirements {
+func containerResources(s *v1beta1.EtcdClusterSpec) corev1.ResourceRequirements {
 	r := corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{}, Limits: maps.Clone(s.Resources.Limits),
 		Claims: UnlessEmpty(s.Resources.Claims),
@@ -98,7 +98,7 @@ func containerResources(s *v1alpha1.EtcdClusterSpec) corev1.ResourceRequirements
 	}
 	maps.Copy(r.Requests, s.Resources.Requests)
 	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
-		if memory, set := list[corev1.ResourceMemory]; set && s.Storage.Medium == v1alpha1.Memory {
+		if memory, set := list[corev1.ResourceMemory]; set && s.Storage.Medium == v1beta1.Memory {
 			memory.Add(defaults.StorageSize(s))
 			list[corev1.ResourceMemory] = memory
 		}
@@ -110,7 +110,7 @@ func containerResources(s *v1alpha1.EtcdClusterSpec) corev1.ResourceRequirements
 }
 
 // affinity is the spec's, without the parts of it that ask for nothing; nil for what members have by default.
-func affinity(c *v1alpha1.EtcdCluster) *corev1.Affinity {
+func affinity(c *v1beta1.EtcdCluster) *corev1.Affinity {
 	if c.Spec.Affinity == nil {
 		return nil
 	}
@@ -134,7 +134,7 @@ func affinity(c *v1alpha1.EtcdCluster) *corev1.Affinity {
 }
 
 // Apart is the affinity by default: members prefer to be on different nodes.
-func Apart(c *v1alpha1.EtcdCluster) *corev1.Affinity {
+func Apart(c *v1beta1.EtcdCluster) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
 			Weight: 100,
@@ -161,7 +161,7 @@ func tolerations(list []corev1.Toleration) []corev1.Toleration {
 
 // spread are the spec's constraints, without what they mean anyway (TopologySpreadConstraint in
 // k8s.io/api/core/v1/types.go); nil for those that members have by default.
-func spread(c *v1alpha1.EtcdCluster) []corev1.TopologySpreadConstraint {
+func spread(c *v1beta1.EtcdCluster) []corev1.TopologySpreadConstraint {
 	var list []corev1.TopologySpreadConstraint
 	for _, t := range c.Spec.TopologySpreadConstraints {
 		if t.LabelSelector == nil {
@@ -179,7 +179,7 @@ func spread(c *v1alpha1.EtcdCluster) []corev1.TopologySpreadConstraint {
 }
 
 // OverZones are the constraints by default: members are in different zones, where there are some.
-func OverZones(c *v1alpha1.EtcdCluster) []corev1.TopologySpreadConstraint {
+func OverZones(c *v1beta1.EtcdCluster) []corev1.TopologySpreadConstraint {
 	return []corev1.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway,
 		LabelSelector: &metav1.LabelSelector{MatchLabels: objects.Selector(c)},

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -23,7 +23,7 @@ func (f *Facts) AnySecret(name string) *observation.Secret {
 
 // OwnersAgree reports whether those who keep the Secrets that members' pods mount have labelled them for the cluster.
 func (f *Facts) OwnersAgree() bool {
-	if objects.TLSMode(f.Cluster) != v1alpha1.TLSSecrets {
+	if objects.TLSMode(f.Cluster) != v1beta1.TLSSecrets {
 		return true
 	}
 	labelled := f.Related.Secrets

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -28,7 +28,7 @@ const (
 // refusesPod reports whether Kubernetes does not make the member's pod, as far as calls before this one tell. That is
 // no fault of the member's.
 func (f *Facts) refusesPod(m *Member) bool {
-	return m.Pod == nil && slices.ContainsFunc(f.Cluster.Status.Internal.Awaited, func(a v1alpha1.AwaitedStatus) bool {
+	return m.Pod == nil && slices.ContainsFunc(f.Cluster.Status.Internal.Awaited, func(a v1beta1.AwaitedStatus) bool {
 		return a.Kind == "Pod" && a.Name == m.PodName && !f.Now.Before(a.RequestTime.Add(MissedAfter))
 	})
 }
@@ -76,8 +76,8 @@ func (f *Facts) ExplainAll(unreachable []*Member) string {
 	return following(all)
 }
 
-func manual(s *v1alpha1.EtcdClusterSpec) bool {
-	return s.MemberReplacement.Policy == v1alpha1.ReplaceManual
+func manual(s *v1beta1.EtcdClusterSpec) bool {
+	return s.MemberReplacement.Policy == v1beta1.ReplaceManual
 }
 
 // Overdue reports whether a voter of ours has been unreachable for longer than the policy allows.
@@ -103,7 +103,7 @@ func (f *Facts) UnreachableFor(m *Member) time.Duration {
 // WhileAvailable is how much time we have seen pass since then with a quorum that answered us: while we are blind, it
 // is not known who serves.
 func (f *Facts) WhileAvailable(since metav1.Time) time.Duration {
-	c := meta.FindStatusCondition(f.Cluster.Status.Conditions, v1alpha1.Available)
+	c := meta.FindStatusCondition(f.Cluster.Status.Conditions, v1beta1.Available)
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return 0
 	}
@@ -200,8 +200,8 @@ func PauseAfter(failures int32) time.Duration {
 // voter that is given up now; empty for none. Each is counted before it is removed: the call that removes it has seen
 // that, and so has every call that could add or remove the next one, however old the status is that it is shown. All
 // is forgotten when the spec changes: that may be what mends it.
-func (f *Facts) Replacements(givenUp string) v1alpha1.ReplacementStatus {
-	var r v1alpha1.ReplacementStatus
+func (f *Facts) Replacements(givenUp string) v1beta1.ReplacementStatus {
+	var r v1beta1.ReplacementStatus
 	if old := f.Cluster.Status.Internal.Replacement; old != nil {
 		r = *old
 	}
@@ -214,7 +214,7 @@ func (f *Facts) Replacements(givenUp string) v1alpha1.ReplacementStatus {
 		return r
 	}
 	if f.Cluster.Generation != f.Cluster.Status.ObservedGeneration {
-		r = v1alpha1.ReplacementStatus{}
+		r = v1beta1.ReplacementStatus{}
 	}
 	f.countLate(&r)
 	f.countReplaced(&r, givenUp)
@@ -222,7 +222,7 @@ func (f *Facts) Replacements(givenUp string) v1alpha1.ReplacementStatus {
 }
 
 // countLate counts learners that came to nothing. They are forgotten when one becomes a voter or none is wanted.
-func (f *Facts) countLate(r *v1alpha1.ReplacementStatus) {
+func (f *Facts) countLate(r *v1beta1.ReplacementStatus) {
 	if f.promoted() || f.Learner() == nil && len(f.ReplicaVoters()) >= f.Wanted() {
 		r.Failures = 0
 		r.Learner = ""
@@ -237,7 +237,7 @@ func (f *Facts) countLate(r *v1alpha1.ReplacementStatus) {
 
 // countReplaced counts voters that are given up. Their successors may vote and be unreachable in turn, for the same
 // reason, and of each a claim is kept: so they are forgotten only an hour after the pause.
-func (f *Facts) countReplaced(r *v1alpha1.ReplacementStatus, name string) {
+func (f *Facts) countReplaced(r *v1beta1.ReplacementStatus, name string) {
 	if !r.NextReplacementTime.IsZero() && !f.Now.Before(r.NextReplacementTime.Add(longestPause)) {
 		r.GivenUp = 0
 		r.Voter = ""

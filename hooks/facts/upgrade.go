@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
@@ -129,7 +129,7 @@ const Settling = 15 * time.Second
 
 // Refuses reports whether the wanted version is more than one step away, and a person wants to take each.
 func (f *Facts) Refuses(hops []defaults.Release) bool {
-	return len(hops) > 1 && f.Cluster.Spec.UpgradePolicy != v1alpha1.UpgradeStep
+	return len(hops) > 1 && f.Cluster.Spec.UpgradePolicy != v1beta1.UpgradeStep
 }
 
 // Refusal says why a version is not gone to at once, and the way.

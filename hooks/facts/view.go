@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -207,7 +207,7 @@ func (f *Facts) member(m observation.Member) *Member {
 }
 
 // Memory reports whether members keep their data in memory.
-func (f *Facts) Memory() bool { return f.Cluster.Spec.Storage.Medium == v1alpha1.Memory }
+func (f *Facts) Memory() bool { return f.Cluster.Spec.Storage.Medium == v1beta1.Memory }
 
 // Find is the listed member with our name; nil when the list omits it.
 func (f *Facts) Find(name string) *Member {

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
@@ -26,7 +26,7 @@ func (f *Facts) HostPath() bool { return defaults.OnNodes(&f.Cluster.Spec) }
 func (f *Facts) OnClaims() bool { return !f.Memory() && !f.HostPath() }
 
 // Directory of a member on its node.
-func Directory(c *v1alpha1.EtcdCluster, member string) string {
+func Directory(c *v1beta1.EtcdCluster, member string) string {
 	if c.Spec.Storage.HostPath == nil {
 		return ""
 	}
@@ -34,7 +34,7 @@ func Directory(c *v1alpha1.EtcdCluster, member string) string {
 }
 
 // DirectoryName is how that ends: no other cluster has a directory of this name.
-func DirectoryName(c *v1alpha1.EtcdCluster, member string) string {
+func DirectoryName(c *v1beta1.EtcdCluster, member string) string {
 	return path.Join(fmt.Sprintf("%s-%s-%s", c.Namespace, c.Name, c.UID), member)
 }
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
@@ -15,13 +15,13 @@ import (
 
 // WayBack is where the next epoch's data comes from by this policy, or why there is none. A person may ask for more
 // than is done unasked.
-func (f *Facts) WayBack(policy v1alpha1.QuorumLoss, asked bool) (record.Origin, string) {
+func (f *Facts) WayBack(policy v1beta1.QuorumLoss, asked bool) (record.Origin, string) {
 	from := record.Origin{Restore: f.Epoch.Restore}
 	if f.BesideExternal() {
 		return from, besideOthers
 	}
 	switch policy {
-	case v1alpha1.RecoverFromSurvivor:
+	case v1beta1.RecoverFromSurvivor:
 		if !f.OnClaims() {
 			return f.fromMember(from)
 		}
@@ -35,12 +35,12 @@ func (f *Facts) WayBack(policy v1alpha1.QuorumLoss, asked bool) (record.Origin, 
 		from.Source = record.SourceSurvivor
 		from.SurvivorsOf = f.Epoch.N
 		return from, ""
-	case v1alpha1.RecoverFromSnapshot:
+	case v1beta1.RecoverFromSnapshot:
 		return f.fromNewest(from, asked)
-	case v1alpha1.RecoverRecreate:
+	case v1beta1.RecoverRecreate:
 		from.Source = record.SourceEmpty
 		return from, ""
-	case v1alpha1.RecoverManual:
+	case v1beta1.RecoverManual:
 	}
 	return from, "spec.recovery.quorumLoss is " + string(policy)
 }
@@ -59,10 +59,10 @@ func (f *Facts) fromNewest(from record.Origin, asked bool) (record.Origin, strin
 	switch {
 	case newest != nil:
 		var why string
-		from.Snapshot, why = f.resolve(&v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: newest.Name},
+		from.Snapshot, why = f.resolve(&v1beta1.SnapshotSource{SnapshotRef: v1beta1.SnapshotRef{Name: newest.Name},
 			IdentitySecretRef: f.identity()})
 		if why == "" && from.Snapshot.ClusterID != "" {
-			f.followed(from.Snapshot, &v1alpha1.Until{}, snapshot.Tail(newest), from.Snapshot.ClusterID)
+			f.followed(from.Snapshot, &v1beta1.Until{}, snapshot.Tail(newest), from.Snapshot.ClusterID)
 			from.Snapshot.AsFar = true
 		}
 		return from, why
@@ -76,7 +76,7 @@ func (f *Facts) fromNewest(from record.Origin, asked bool) (record.Origin, strin
 		return from, fmt.Sprintf("it has no verified EtcdSnapshot (etcd cluster %s); the newest one, %s, is of an "+
 			"earlier etcd cluster, %s: if you want that one, %s",
 			objects.Hex(f.clusterIDOf(f.Epoch.N)), whosever.Name, cmp.Or(whosever.Status.ClusterID, "unknown"),
-			f.recoverCommand(v1alpha1.RecoverFromSnapshot))
+			f.recoverCommand(v1beta1.RecoverFromSnapshot))
 	}
 	return from, fmt.Sprintf("it has no verified EtcdSnapshot (with the label %s=%s)", objects.LabelCluster,
 		f.Cluster.Name)
@@ -121,18 +121,18 @@ func (f *Facts) Answering() string {
 }
 
 // identity is the Secret by which encrypted snapshots of this cluster are read.
-func (f *Facts) identity() v1alpha1.SecretKeyRef { return f.Cluster.Spec.Recovery.IdentitySecretRef }
+func (f *Facts) identity() v1beta1.SecretKeyRef { return f.Cluster.Spec.Recovery.IdentitySecretRef }
 
 // newestSnapshot is the newest one of the EtcdCluster that was restored on trial: of the etcd with this cluster ID,
 // or of any if that is empty; other than the one of this name.
-func (f *Facts) newestSnapshot(clusterID, other string) *v1alpha1.EtcdSnapshot {
-	var newest *v1alpha1.EtcdSnapshot
+func (f *Facts) newestSnapshot(clusterID, other string) *v1beta1.EtcdSnapshot {
+	var newest *v1beta1.EtcdSnapshot
 	for _, name := range slices.Sorted(maps.Keys(f.Related.Snapshots)) {
 		s := f.Related.Snapshots[name]
 		if name == other {
 			continue
 		}
-		if s.Spec.ClusterRef.Name != f.Cluster.Name || s.Status.Phase != v1alpha1.SnapshotSucceeded ||
+		if s.Spec.ClusterRef.Name != f.Cluster.Name || s.Status.Phase != v1beta1.SnapshotSucceeded ||
 			s.Status.VerificationTime.IsZero() || s.DeletionTimestamp != nil {
 			continue
 		}
@@ -148,7 +148,7 @@ func (f *Facts) newestSnapshot(clusterID, other string) *v1alpha1.EtcdSnapshot {
 
 // newerSnapshot reports whether a snapshot is newer than another one. Of one etcd its revisions say that, and no clock
 // of a Job.
-func newerSnapshot(s, than *v1alpha1.EtcdSnapshot, ofOne bool) bool {
+func newerSnapshot(s, than *v1beta1.EtcdSnapshot, ofOne bool) bool {
 	if ofOne && s.Status.Revision != than.Status.Revision {
 		return s.Status.Revision > than.Status.Revision
 	}

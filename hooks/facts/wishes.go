@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record"
 )
@@ -92,8 +92,8 @@ func sameData(a, b record.Origin) bool {
 // Suggested is the way back that loses least and that the next epoch does not take already, and the command for it;
 // empty when only one is left that loses all.
 func (f *Facts) Suggested() string {
-	for _, policy := range []v1alpha1.QuorumLoss{v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot} {
-		asked := policy != v1alpha1.RecoverFromSurvivor // nothing is offered that may be empty
+	for _, policy := range []v1beta1.QuorumLoss{v1beta1.RecoverFromSurvivor, v1beta1.RecoverFromSnapshot} {
+		asked := policy != v1beta1.RecoverFromSurvivor // nothing is offered that may be empty
 		from, why := f.WayBack(policy, asked)
 		if why == "" && (f.Next == nil || !sameData(from, f.Next.Epoch.Origin)) {
 			return fmt.Sprintf("%s is possible, with %s: %s", policy, f.WordsFor(from), f.recoverCommand(policy))
@@ -126,7 +126,7 @@ func (f *Facts) Ways() string {
 		return ""
 	}
 	return fmt.Sprintf("; no data is known that could be used: restore a snapshot by its URL with an EtcdOperation of "+
-		"type Restore, or begin without data: %s", f.recoverCommand(v1alpha1.RecoverRecreate))
+		"type Restore, or begin without data: %s", f.recoverCommand(v1beta1.RecoverRecreate))
 }
 
 // mayHaveVoted reports whether a member of the epoch may have been a voter: what is known of the others is that they
@@ -139,7 +139,7 @@ func (f *Facts) mayHaveVoted(name string) bool {
 	if voters := f.pastOf(f.Epoch.N).Voters; len(voters) > 0 {
 		return slices.Contains(voters, n)
 	}
-	return !slices.ContainsFunc(f.Cluster.Status.Members, func(m v1alpha1.MemberStatus) bool {
-		return m.Name == name && m.Role == v1alpha1.Learner
+	return !slices.ContainsFunc(f.Cluster.Status.Members, func(m v1beta1.MemberStatus) bool {
+		return m.Name == name && m.Role == v1beta1.Learner
 	})
 }

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
@@ -25,11 +25,11 @@ import (
 // Observation is all that a decision about an EtcdMirror may depend on.
 type Observation struct {
 	// Mirror is the parent as Metacontroller sent it. Its cache may lag behind the API server.
-	Mirror *v1alpha1.EtcdMirror
+	Mirror *v1beta1.EtcdMirror
 	// Pods that it owns, by name.
 	Pods map[string]*corev1.Pod
 	// Clusters of the namespace, by name, its destination and its source among them.
-	Clusters map[string]*v1alpha1.EtcdCluster
+	Clusters map[string]*v1beta1.EtcdCluster
 	// Images are where the installation has them from, AllowedEndpoints where an etcd may be that Quorate does not run;
 	// nil allows none.
 	Images           objects.Images
@@ -45,7 +45,7 @@ type Decision struct {
 	// Pods are complete: one that was observed and is not among them will be deleted. One without UID is new.
 	Pods []*corev1.Pod
 	// Status replaces the mirror's status whole.
-	Status v1alpha1.EtcdMirrorStatus
+	Status v1beta1.EtcdMirrorStatus
 	// ResyncAfter is when to ask again at the latest; 0 leaves it to the controller's resync period.
 	ResyncAfter time.Duration
 	// Reason is the rule that fired.
@@ -129,7 +129,7 @@ func told(pod *corev1.Pod) *stores.Mirror {
 
 // over reports whether the mirror has ended.
 func (v *view) over() bool {
-	return v.end != nil || meta.IsStatusConditionTrue(v.Mirror.Status.Conditions, v1alpha1.Promoted)
+	return v.end != nil || meta.IsStatusConditionTrue(v.Mirror.Status.Conditions, v1beta1.Promoted)
 }
 
 // revision of the source at which it has ended; 0 where that is not known.

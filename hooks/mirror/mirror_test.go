@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
@@ -22,14 +22,14 @@ import (
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 // serving is an EtcdCluster that serves.
-func serving(name string) *v1alpha1.EtcdCluster {
-	return &v1alpha1.EtcdCluster{
+func serving(name string) *v1beta1.EtcdCluster {
+	return &v1beta1.EtcdCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"},
-		Spec:       v1alpha1.EtcdClusterSpec{Version: "3.6.16"},
-		Status: v1alpha1.EtcdClusterStatus{
-			Conditions: []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue}},
-			Members: []v1alpha1.MemberStatus{{Name: name + "-1", Role: v1alpha1.Voter},
-				{Name: name + "-0", Role: v1alpha1.Voter}},
+		Spec:       v1beta1.EtcdClusterSpec{Version: "3.6.16"},
+		Status: v1beta1.EtcdClusterStatus{
+			Conditions: []metav1.Condition{{Type: v1beta1.Available, Status: metav1.ConditionTrue}},
+			Members: []v1beta1.MemberStatus{{Name: name + "-1", Role: v1beta1.Voter},
+				{Name: name + "-0", Role: v1beta1.Voter}},
 		},
 	}
 }
@@ -37,13 +37,13 @@ func serving(name string) *v1alpha1.EtcdCluster {
 // aMirror is one from the cluster orders to the cluster spare.
 func aMirror() Observation {
 	return Observation{
-		Mirror: &v1alpha1.EtcdMirror{
+		Mirror: &v1beta1.EtcdMirror{
 			ObjectMeta: metav1.ObjectMeta{Name: "standby", Namespace: "shop", UID: "77aa00ed-1234", Generation: 3},
-			Spec: v1alpha1.EtcdMirrorSpec{ClusterRef: v1alpha1.ClusterRef{Name: "spare"},
-				Source: v1alpha1.MirrorSource{ClusterRef: v1alpha1.ClusterRef{Name: "orders"}}},
+			Spec: v1beta1.EtcdMirrorSpec{ClusterRef: v1beta1.ClusterRef{Name: "spare"},
+				Source: v1beta1.MirrorSource{ClusterRef: v1beta1.ClusterRef{Name: "orders"}}},
 		},
 		Pods:     map[string]*corev1.Pod{},
-		Clusters: map[string]*v1alpha1.EtcdCluster{"orders": serving("orders"), "spare": serving("spare")},
+		Clusters: map[string]*v1beta1.EtcdCluster{"orders": serving("orders"), "spare": serving("spare")},
 		Images:   objects.Images{Image: "quorate:v1"}, Now: noon,
 	}
 }
@@ -116,7 +116,7 @@ func conditions(d Decision) string {
 
 // TestMirrors: each case is what happens to a mirror that mirrors, and what is decided then.
 func TestMirrors(t *testing.T) {
-	promote := func(p v1alpha1.MirrorPromotion) func(o *Observation) {
+	promote := func(p v1beta1.MirrorPromotion) func(o *Observation) {
 		return func(o *Observation) { o.Mirror.Spec.Promote = &p }
 	}
 	for _, c := range []struct {
@@ -133,7 +133,7 @@ func TestMirrors(t *testing.T) {
 			"pod standby-77aa00ed-mirror-1 runs, and what was written 30 seconds ago is not at the destination"},
 		{"it still copies", func(o *Observation) {
 			o.Pods[copier].Status.Conditions = nil
-			o.Mirror.Status = v1alpha1.EtcdMirrorStatus{}
+			o.Mirror.Status = v1beta1.EtcdMirrorStatus{}
 		}, copier, "Reconciling", "pod standby-77aa00ed-mirror-1 copies all keys; until that is done"},
 		{"its pod failed", func(o *Observation) {
 			o.Pods[copier].Status.Phase, o.Pods[copier].Status.Conditions = corev1.PodFailed, nil
@@ -156,7 +156,7 @@ func TestMirrors(t *testing.T) {
 			o.Mirror.Spec.Source.ClusterRef.Name = "other"
 		}, "", "Reconciling", "EtcdCluster other does not exist in this namespace"},
 		{"another source, which is not allowed", func(o *Observation) {
-			o.Mirror.Spec.Source = v1alpha1.MirrorSource{External: &v1alpha1.ExternalEtcd{
+			o.Mirror.Spec.Source = v1beta1.MirrorSource{External: &v1beta1.ExternalEtcd{
 				Endpoints: []string{"http://10.1.2.3:2379"}}}
 		}, "", "Reconciling", "spec.source.external.endpoints[0] can't be used"},
 		{"suspended", func(o *Observation) { o.Mirror.Spec.Suspend = true }, "", "Ready",
@@ -180,34 +180,34 @@ func TestMirrors(t *testing.T) {
 		}, copier, "Reconciling", "container mirror was killed because it ran out of memory: raise spec.resources.limits.memory"},
 		{"it is deleted", func(o *Observation) { o.Mirror.DeletionTimestamp = &metav1.Time{Time: noon} }, "",
 			"Mirroring Ready", ""},
-		{"promoted", promote(v1alpha1.MirrorPromotion{}), copier + " +" + promoter, "Mirroring Reconciling",
+		{"promoted", promote(v1beta1.MirrorPromotion{}), copier + " +" + promoter, "Mirroring Reconciling",
 			"ending at the last revision of the source: pod standby-77aa00ed-promote-1 is made"},
 		{"promoted at a revision", func(o *Observation) {
-			promote(v1alpha1.MirrorPromotion{Revision: 4711})(o)
+			promote(v1beta1.MirrorPromotion{Revision: 4711})(o)
 			o.made(t)
 		}, copier + " " + promoter, "Mirroring Reconciling",
 			"ending at revision 4711 of the source: waiting until the destination has it"},
 		{"promoted otherwise than before", func(o *Observation) {
-			promote(v1alpha1.MirrorPromotion{})(o)
+			promote(v1beta1.MirrorPromotion{})(o)
 			o.made(t)
-			promote(v1alpha1.MirrorPromotion{Force: true})(o)
+			promote(v1beta1.MirrorPromotion{Force: true})(o)
 		}, copier, "Mirroring Reconciling", "ending at the last revision that the destination had whole"},
 		{"promoted, and the source is away", func(o *Observation) {
-			promote(v1alpha1.MirrorPromotion{})(o)
+			promote(v1beta1.MirrorPromotion{})(o)
 			delete(o.Clusters, "orders")
 		}, copier, "Mirroring Reconciling",
 			"ending at the last revision of the source: EtcdCluster orders does not exist in this namespace"},
 		{"promoted as it is, and the source is lost", func(o *Observation) {
-			promote(v1alpha1.MirrorPromotion{Force: true})(o)
+			promote(v1beta1.MirrorPromotion{Force: true})(o)
 			delete(o.Clusters, "orders")
 			delete(o.Pods, copier)
 		}, "+" + promoter, "Reconciling", "ending at the last revision that the destination had whole: pod"},
 		{"promoted while suspended", func(o *Observation) {
-			promote(v1alpha1.MirrorPromotion{Force: true})(o)
+			promote(v1beta1.MirrorPromotion{Force: true})(o)
 			o.Mirror.Spec.Suspend = true
 		}, "+" + promoter, "Reconciling", "ending at"},
 		{"it has ended", func(o *Observation) {
-			promote(v1alpha1.MirrorPromotion{})(o)
+			promote(v1beta1.MirrorPromotion{})(o)
 			o.made(t)
 			o.Pods[promoter].Status.ContainerStatuses[0].State = corev1.ContainerState{
 				Terminated: &corev1.ContainerStateTerminated{Message: `{"revision":4711,"ended":true}`}}
@@ -238,7 +238,7 @@ func TestMirrors(t *testing.T) {
 // TestTheEndIsRemembered: a mirror that has ended is not begun again, and one whose status is lost is asked once more.
 func TestTheEndIsRemembered(t *testing.T) {
 	o := aMirror()
-	o.Mirror.Spec.Promote = &v1alpha1.MirrorPromotion{}
+	o.Mirror.Spec.Promote = &v1beta1.MirrorPromotion{}
 	o.made(t)
 	o.Pods[promoter].Status.ContainerStatuses[0].State = corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{Message: `{"revision":4711,"ended":true}`}}
@@ -247,8 +247,8 @@ func TestTheEndIsRemembered(t *testing.T) {
 	d := decided(t, o)
 	assert.Empty(t, d.Pods)
 	assert.Equal(t, int64(4711), d.Status.PromotedRevision)
-	assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Promoted))
-	o.Mirror.Status = v1alpha1.EtcdMirrorStatus{}
+	assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1beta1.Promoted))
+	o.Mirror.Status = v1beta1.EtcdMirrorStatus{}
 	assert.Equal(t, "+"+copier+" +"+promoter, podsOf(decided(t, o)))
 }
 
@@ -262,18 +262,18 @@ func TestBeforeThePod(t *testing.T) {
 		},
 		"spec.source.external.endpoints[0] can't be used: this installation of Quorate allows no endpoints": func(
 			o *Observation) {
-			o.Mirror.Spec.Source = v1alpha1.MirrorSource{External: &v1alpha1.ExternalEtcd{
+			o.Mirror.Spec.Source = v1beta1.MirrorSource{External: &v1beta1.ExternalEtcd{
 				Endpoints: []string{"http://10.1.2.3:2379"}}}
 		},
 		"spec.source.external.caSecretRef is for endpoints that begin with https://": func(o *Observation) {
-			o.Mirror.Spec.Source = v1alpha1.MirrorSource{External: &v1alpha1.ExternalEtcd{
+			o.Mirror.Spec.Source = v1beta1.MirrorSource{External: &v1beta1.ExternalEtcd{
 				Endpoints: []string{"https://10.1.2.3:2379"}}}
 		},
 		"set exactly one of spec.source.clusterRef, spec.source.external and spec.source.stored": func(o *Observation) {
-			o.Mirror.Spec.Source = v1alpha1.MirrorSource{}
+			o.Mirror.Spec.Source = v1beta1.MirrorSource{}
 		},
 		"spec.source.stored.store": func(o *Observation) {
-			o.Mirror.Spec.Source = v1alpha1.MirrorSource{Stored: &v1alpha1.StoredSource{Folder: "shop/orders"}}
+			o.Mirror.Spec.Source = v1beta1.MirrorSource{Stored: &v1beta1.StoredSource{Folder: "shop/orders"}}
 		},
 	} {
 		o := aMirror()
@@ -281,7 +281,7 @@ func TestBeforeThePod(t *testing.T) {
 		d := decided(t, o)
 		assert.Empty(t, d.Pods, message)
 		assert.True(t, strings.HasPrefix(d.Status.Message, message), "%s: %s", message, d.Status.Message)
-		assert.False(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Ready), message)
+		assert.False(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1beta1.Ready), message)
 	}
 }
 
@@ -298,8 +298,8 @@ func TestPodsOfAMirror(t *testing.T) {
 	o := aMirror()
 	o.Mirror.Spec.Prefix, o.Mirror.Spec.ToPrefix = "/a $(x)/", new("")
 	o.Mirror.Spec.ExcludePrefixes, o.Mirror.Spec.CompareOnStart = []string{"/a $(x)/z", "/a $(x)/b"}, true
-	o.Mirror.Spec.Promote = &v1alpha1.MirrorPromotion{}
-	o.Clusters["spare"].Spec.Options.ExtraArgs = map[string]v1alpha1.ExtraArg{"max-txn-ops": "1000"}
+	o.Mirror.Spec.Promote = &v1beta1.MirrorPromotion{}
+	o.Clusters["spare"].Spec.Options.ExtraArgs = map[string]v1beta1.ExtraArg{"max-txn-ops": "1000"}
 	pull := []corev1.LocalObjectReference{{Name: "registry"}}
 	o.Clusters["spare"].Spec.Image.PullSecrets = pull
 	main := pod(t, o, copier).Spec.Containers[0]
@@ -330,7 +330,7 @@ func TestPodsOfAMirror(t *testing.T) {
 		assert.False(t, *pod.Spec.AutomountServiceAccountToken)
 		assert.True(t, mounts(pod), "every volume is mounted, each at a place of its own")
 	}
-	for flag, promotion := range map[string]v1alpha1.MirrorPromotion{"--force": {Force: true},
+	for flag, promotion := range map[string]v1beta1.MirrorPromotion{"--force": {Force: true},
 		"--revision=7": {Revision: 7}} {
 		o.Mirror.Spec.Promote = &promotion
 		ends := pod(t, o, promoter)
@@ -357,9 +357,9 @@ func mounts(pod *corev1.Pod) bool {
 
 func TestAMirrorFromElsewhere(t *testing.T) {
 	o := aMirror()
-	o.Mirror.Spec.Source = v1alpha1.MirrorSource{External: &v1alpha1.ExternalEtcd{
-		Endpoints: []string{"https://10.1.2.3:2379"}, CASecretRef: v1alpha1.SecretRef{Name: "old"},
-		ClientSecretRef: v1alpha1.SecretRef{Name: "old"}, UserSecretRef: v1alpha1.SecretRef{Name: "old-root"},
+	o.Mirror.Spec.Source = v1beta1.MirrorSource{External: &v1beta1.ExternalEtcd{
+		Endpoints: []string{"https://10.1.2.3:2379"}, CASecretRef: v1beta1.SecretRef{Name: "old"},
+		ClientSecretRef: v1beta1.SecretRef{Name: "old"}, UserSecretRef: v1beta1.SecretRef{Name: "old-root"},
 		ServerName: "old.example"}}
 	allowed, err := objects.ParseAllowedEndpoints("10.1.2.0/24")
 	require.NoError(t, err)
@@ -397,11 +397,11 @@ func TestNamesOfPodsFit(t *testing.T) {
 // promotion as it is needs neither.
 func TestStored(t *testing.T) {
 	o := aMirror()
-	o.Mirror.Spec.Source = v1alpha1.MirrorSource{Stored: &v1alpha1.StoredSource{
-		Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd",
-			CredentialsSecretRef: v1alpha1.SecretRef{Name: "s3"}}},
-		Folder: "shop/orders", IdentitySecretRef: v1alpha1.SecretKeyRef{Name: "age"},
-		KeysSecretRef: v1alpha1.SecretKeyRef{Name: "orders-stream-key"}, ServiceAccountName: "reader"}}
+	o.Mirror.Spec.Source = v1beta1.MirrorSource{Stored: &v1beta1.StoredSource{
+		Store: v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "backups", Prefix: "etcd",
+			CredentialsSecretRef: v1beta1.SecretRef{Name: "s3"}}},
+		Folder: "shop/orders", IdentitySecretRef: v1beta1.SecretKeyRef{Name: "age"},
+		KeysSecretRef: v1beta1.SecretKeyRef{Name: "orders-stream-key"}, ServiceAccountName: "reader"}}
 	delete(o.Clusters, "orders")
 	o.Labelled = map[string]bool{}
 	for _, name := range []string{"s3", "age", "orders-stream-key"} {
@@ -422,7 +422,7 @@ func TestStored(t *testing.T) {
 	assert.True(t, mounts(main), "every volume is mounted, each at a place of its own")
 	assert.Empty(t, kubelet.Leaks(&main.Spec))
 
-	o.Mirror.Spec.Promote = &v1alpha1.MirrorPromotion{}
+	o.Mirror.Spec.Promote = &v1beta1.MirrorPromotion{}
 	ends := pod(t, o, promoter)
 	assert.Contains(t, strings.Join(kubelet.Line(&ends.Spec.Containers[0]), " "), "--tail=shop/orders/tail")
 	o.Mirror.Spec.Promote.Force = true

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/stores"
@@ -107,7 +107,7 @@ func (v *view) blocked(purpose string) string {
 }
 
 // Secrets are those that a source names; nil where it can name none.
-func Secrets(source *v1alpha1.MirrorSource) []string {
+func Secrets(source *v1beta1.MirrorSource) []string {
 	switch {
 	case source.External != nil:
 		return snapshot.SecretsOutside(source.External)
@@ -119,7 +119,7 @@ func Secrets(source *v1alpha1.MirrorSource) []string {
 }
 
 // validate says what is wrong with a spec, where the API server did not refuse it.
-func validate(s *v1alpha1.EtcdMirrorSpec) error {
+func validate(s *v1beta1.EtcdMirrorSpec) error {
 	sources := 0
 	for _, is := range []bool{s.Source.ClusterRef.Name != "", s.Source.External != nil, s.Source.Stored != nil} {
 		if is {
@@ -192,7 +192,7 @@ func (v *view) wanted(purpose string) (pod *corev1.Pod, why string) {
 }
 
 // options are the flags that say what is done.
-func (v *view) options(purpose string, cluster *v1alpha1.EtcdCluster) []string {
+func (v *view) options(purpose string, cluster *v1beta1.EtcdCluster) []string {
 	spec := &v.Mirror.Spec
 	args := []string{"--name=" + v.Mirror.Name}
 	if most := cluster.Spec.Options.ExtraArgs["max-txn-ops"]; most != "" {

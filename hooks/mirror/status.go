@@ -5,14 +5,14 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // status is what people see of a mirror.
-func (v *view) status(because decision.Reason) v1alpha1.EtcdMirrorStatus {
-	s := *v1alpha1.Copy(&v.Mirror.Status)
+func (v *view) status(because decision.Reason) v1beta1.EtcdMirrorStatus {
+	s := *v1beta1.Copy(&v.Mirror.Status)
 	s.ObservedGeneration = v.Mirror.Generation
 	s.Rule = because.Rule
 	s.Message = objects.Clipped(because.Message)
@@ -39,31 +39,31 @@ func (v *view) copies() bool {
 func (v *view) outlook(because string) (decision.Outlook, string) {
 	switch {
 	case because == ruleMirroring:
-		return decision.Rests, v1alpha1.ReasonServing
+		return decision.Rests, v1beta1.ReasonServing
 	case because == rulePromoted:
-		return decision.Rests, v1alpha1.ReasonPromoted
+		return decision.Rests, v1beta1.ReasonPromoted
 	case because == ruleSuspended:
-		return decision.Rests, v1alpha1.ReasonSuspended
+		return decision.Rests, v1beta1.ReasonSuspended
 	case because == ruleUnsupported:
-		return decision.Waits, v1alpha1.ReasonInvalid
+		return decision.Waits, v1beta1.ReasonInvalid
 	case because == ruleStopped && v.lasting():
-		return decision.Waits, v1alpha1.ReasonActionNeeded
+		return decision.Waits, v1beta1.ReasonActionNeeded
 	}
-	return decision.Works, v1alpha1.ReasonProgressing
+	return decision.Works, v1beta1.ReasonProgressing
 }
 
-func (v *view) setConditions(s *v1alpha1.EtcdMirrorStatus, because string) {
+func (v *view) setConditions(s *v1beta1.EtcdMirrorStatus, because string) {
 	to := decision.Conditions{List: &s.Conditions, Generation: v.Mirror.Generation, Now: v.Now}
 	outlook, reason := v.outlook(because)
 	to.Expect(outlook, reason, s.Message)
 	if v.copies() { // also while it is being promoted
-		to.Set(v1alpha1.Mirroring, true, ruleMirroring, mirroring(v))
+		to.Set(v1beta1.Mirroring, true, ruleMirroring, mirroring(v))
 	} else {
-		to.Set(v1alpha1.Mirroring, false, because, s.Message)
+		to.Set(v1beta1.Mirroring, false, because, s.Message)
 	}
 	if because == rulePromoted || because == rulePromoting {
-		to.Set(v1alpha1.Promoted, because == rulePromoted, because, s.Message)
+		to.Set(v1beta1.Promoted, because == rulePromoted, because, s.Message)
 	} else {
-		to.Set(v1alpha1.Promoted, false, "NotAsked", "spec.promote is not set")
+		to.Set(v1beta1.Promoted, false, "NotAsked", "spec.promote is not set")
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // Images are where the images come from that run in pods.
@@ -34,7 +34,7 @@ const DefaultEtcdRepository = "gcr.io/etcd-development/etcd"
 
 // Etcd is the image of etcd in this version: the cluster's own repository goes before that of the installation, and its
 // own tag before that of etcd's project.
-func (s Images) Etcd(spec *v1alpha1.EtcdClusterSpec, version string) string {
+func (s Images) Etcd(spec *v1beta1.EtcdClusterSpec, version string) string {
 	tag := cmp.Or(string(spec.Image.Tags[version]), "v"+tagged(version))
 	return cmp.Or(spec.Image.Repository, s.EtcdRepository, DefaultEtcdRepository) + ":" + tag
 }
@@ -69,7 +69,7 @@ func IsRepository(text string) bool { return repositories().MatchString(text) }
 
 // Validate says why no image may come from where the spec says. Who chooses the image chooses what runs in pods with
 // the keys of the cluster, and in Jobs with the credentials of its store.
-func (s Images) Validate(spec *v1alpha1.EtcdClusterSpec) error {
+func (s Images) Validate(spec *v1beta1.EtcdClusterSpec) error {
 	for _, version := range slices.Sorted(maps.Keys(spec.Image.Tags)) {
 		if named := tags().FindStringSubmatch(string(spec.Image.Tags[version])); named == nil || named[1] != version {
 			return errors.New("one of spec.image.tags does not begin with its version: write it as " +

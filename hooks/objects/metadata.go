@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // With is a copy of labels or annotations with one more.
@@ -103,7 +103,7 @@ func OwnKeys(all, names map[string]string) map[string]string {
 }
 
 // Labels of an object of the cluster: the user's, then ours.
-func Labels(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
+func Labels(c *v1beta1.EtcdCluster, own map[string]string) map[string]string {
 	all := keysOfOthers(c.Spec.AdditionalMetadata.Labels)
 	maps.Copy(all, own)
 	all[LabelCluster] = c.Name
@@ -114,7 +114,7 @@ func Labels(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
 }
 
 // Annotations are those that the spec asks for on every object, and own.
-func Annotations(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
+func Annotations(c *v1beta1.EtcdCluster, own map[string]string) map[string]string {
 	all := keysOfOthers(c.Spec.AdditionalMetadata.Annotations)
 	maps.Copy(all, own)
 	return all
@@ -125,7 +125,7 @@ const AnnotationHostname = "external-dns.alpha.kubernetes.io/hostname"
 
 // ServiceAnnotations are those of the Service of this name: those of all objects, and those that the spec asks for on
 // the Service for clients, or on the members' own.
-func ServiceAnnotations(c *v1alpha1.EtcdCluster, service string) map[string]string {
+func ServiceAnnotations(c *v1beta1.EtcdCluster, service string) map[string]string {
 	all := Annotations(c, nil)
 	asked := map[string]string(nil)
 	member, ofMember := MemberOfService(c.Name, service)
@@ -153,6 +153,6 @@ func Fingerprint(data any) string {
 }
 
 // Selector matches the cluster's pods.
-func Selector(c *v1alpha1.EtcdCluster) map[string]string {
+func Selector(c *v1beta1.EtcdCluster) map[string]string {
 	return map[string]string{LabelCluster: c.Name}
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // Ports of a member.
@@ -74,7 +74,7 @@ func MemberOfService(cluster, service string) (string, bool) {
 }
 
 // ExternalHost is the name of a member outside Kubernetes, with spec.memberService.
-func ExternalHost(c *v1alpha1.EtcdCluster, member string) string {
+func ExternalHost(c *v1beta1.EtcdCluster, member string) string {
 	return member + "." + c.Spec.MemberService.Domain
 }
 
@@ -82,7 +82,7 @@ func ExternalHost(c *v1alpha1.EtcdCluster, member string) string {
 func EpochName(cluster string, epoch int) string { return fmt.Sprintf("%s-epoch-%d", cluster, epoch) }
 
 // Ports are those of the cluster's members, for clients, peers and metrics.
-func Ports(c *v1alpha1.EtcdCluster) (client, peer, metrics int) {
+func Ports(c *v1beta1.EtcdCluster) (client, peer, metrics int) {
 	h := c.Spec.HostNetwork
 	if h == nil {
 		return ClientPort, PeerPort, MetricsPort
@@ -96,12 +96,12 @@ func Ports(c *v1alpha1.EtcdCluster) (client, peer, metrics int) {
 //
 // On the hosts' network it has the address of the member's node, and the member's name as its user: etcd compares the
 // URL as a whole and dials its host, so it is unlike that of every other member, before or after, on that node (S9).
-func PeerURL(c *v1alpha1.EtcdCluster, member, address string) string {
+func PeerURL(c *v1beta1.EtcdCluster, member, address string) string {
 	return PeerURLOf(c, member, address, Encrypted(c))
 }
 
 // PeerURLOf a member that speaks TLS with its peers, or does not.
-func PeerURLOf(c *v1alpha1.EtcdCluster, member, address string, byTLS bool) string {
+func PeerURLOf(c *v1beta1.EtcdCluster, member, address string, byTLS bool) string {
 	scheme := "http"
 	if byTLS {
 		scheme = "https"
@@ -114,7 +114,7 @@ func PeerURLOf(c *v1alpha1.EtcdCluster, member, address string, byTLS bool) stri
 }
 
 // ClientURL that a member advertises.
-func ClientURL(c *v1alpha1.EtcdCluster, member, address string) string {
+func ClientURL(c *v1beta1.EtcdCluster, member, address string) string {
 	port, _, _ := Ports(c)
 	return fmt.Sprintf("%s://%s", Scheme(c), HostPort(cmp.Or(address, Host(c, member)), port))
 }
@@ -136,12 +136,12 @@ func HostPort(host string, port int) string {
 }
 
 // Host is the name under which a member is reached.
-func Host(c *v1alpha1.EtcdCluster, member string) string {
+func Host(c *v1beta1.EtcdCluster, member string) string {
 	return member + "." + PeerService(c.Name) + "." + c.Namespace + ".svc"
 }
 
 // Scheme that the members speak.
-func Scheme(c *v1alpha1.EtcdCluster) string {
+func Scheme(c *v1beta1.EtcdCluster) string {
 	if Encrypted(c) {
 		return "https"
 	}
@@ -149,7 +149,7 @@ func Scheme(c *v1alpha1.EtcdCluster) string {
 }
 
 // MemberAt is the name of the member of this cluster that has one of these peer URLs; false for an unmanaged member.
-func MemberAt(c *v1alpha1.EtcdCluster, peerURLs []string) (string, bool) {
+func MemberAt(c *v1beta1.EtcdCluster, peerURLs []string) (string, bool) {
 	for _, raw := range peerURLs {
 		u, err := url.Parse(raw)
 		if err != nil {
@@ -178,20 +178,20 @@ func AddressIn(peerURL string) string {
 }
 
 // Encrypted reports whether members speak TLS.
-func Encrypted(c *v1alpha1.EtcdCluster) bool { return TLSMode(c) != v1alpha1.TLSDisabled }
+func Encrypted(c *v1beta1.EtcdCluster) bool { return TLSMode(c) != v1beta1.TLSDisabled }
 
 // TLSMode of the cluster's TLS.
-func TLSMode(c *v1alpha1.EtcdCluster) v1alpha1.TLSMode {
-	return cmp.Or(c.Spec.TLS.Mode, v1alpha1.TLSAuto)
+func TLSMode(c *v1beta1.EtcdCluster) v1beta1.TLSMode {
+	return cmp.Or(c.Spec.TLS.Mode, v1beta1.TLSAuto)
 }
 
 // OperatorSecret names the Secret with the certificate that Quorate shows to the members; empty when they speak plain
 // text.
-func OperatorSecret(c *v1alpha1.EtcdCluster) string {
+func OperatorSecret(c *v1beta1.EtcdCluster) string {
 	switch s := c.Spec.TLS.Secrets; {
 	case !Encrypted(c):
 		return ""
-	case TLSMode(c) == v1alpha1.TLSSecrets && s != nil:
+	case TLSMode(c) == v1beta1.TLSSecrets && s != nil:
 		return s.OperatorSecretRef.Name
 	}
 	return c.Name + "-operator-tls"

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // Literal has the containers of a new pod get every command, argument and variable as it is
@@ -78,9 +78,9 @@ const (
 )
 
 // NeedsToken reports whether a member may ask clients for no certificate: a program comes to it with a token.
-func NeedsToken(c *v1alpha1.EtcdCluster) bool {
-	return Encrypted(c) && (c.Spec.TLS.ClientAuth == v1alpha1.ClientAuthNone ||
-		c.Status.TLS.ClientAuth == v1alpha1.ClientAuthNone)
+func NeedsToken(c *v1beta1.EtcdCluster) bool {
+	return Encrypted(c) && (c.Spec.TLS.ClientAuth == v1beta1.ClientAuthNone ||
+		c.Status.TLS.ClientAuth == v1beta1.ClientAuthNone)
 }
 
 // TokenFlags are those of quorate-snapshot by which it signs tokens.

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // TestQuantitiesThatComputeForMinutes: they are refused before they are parsed, wherever they stand.
@@ -36,7 +36,7 @@ func TestAVersionIsATag(t *testing.T) {
 		"3.6.16": DefaultEtcdRepository + ":v3.6.16", "3.6.16-rc.1": DefaultEtcdRepository + ":v3.6.16-rc.1",
 		"3.6.16@sha256:00ff": DefaultEtcdRepository + ":v3.6.16", "/x:y": DefaultEtcdRepository + ":v",
 	} {
-		require.Equal(t, image, Images{}.Etcd(&v1alpha1.EtcdClusterSpec{}, version))
+		require.Equal(t, image, Images{}.Etcd(&v1beta1.EtcdClusterSpec{}, version))
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // Restricted is what a container may do: nothing that it needs root for.
@@ -24,9 +24,9 @@ const UserID = 10001
 
 // PodSecurity lets a pod read and write the members' volumes, without being root: as Quorate's own user where the spec,
 // which may be nil, says nothing else.
-func PodSecurity(s *v1alpha1.PodSecurity) *corev1.PodSecurityContext {
+func PodSecurity(s *v1beta1.PodSecurity) *corev1.PodSecurityContext {
 	if s == nil {
-		s = &v1alpha1.PodSecurity{}
+		s = &v1beta1.PodSecurity{}
 	}
 	c := &corev1.PodSecurityContext{
 		RunAsNonRoot: new(true),
@@ -34,7 +34,7 @@ func PodSecurity(s *v1alpha1.PodSecurity) *corev1.PodSecurityContext {
 		FSGroupChangePolicy: new(cmp.Or(s.FSGroupChangePolicy, corev1.FSGroupChangeOnRootMismatch)),
 		SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
-	if s.IDPolicy != v1alpha1.IDsByPlatform {
+	if s.IDPolicy != v1beta1.IDsByPlatform {
 		own := new(int64(UserID))
 		c.RunAsUser = cmp.Or(c.RunAsUser, own)
 		c.RunAsGroup = cmp.Or(c.RunAsGroup, own)
@@ -45,7 +45,7 @@ func PodSecurity(s *v1alpha1.PodSecurity) *corev1.PodSecurityContext {
 
 // ValidatePodSecurity says what in this field has no pod start, or is forbidden by the Pod Security Standard
 // restricted, where the CRD did not refuse it.
-func ValidatePodSecurity(field string, s *v1alpha1.PodSecurity) error {
+func ValidatePodSecurity(field string, s *v1beta1.PodSecurity) error {
 	if s == nil {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
@@ -24,7 +24,7 @@ func (h *Hash) Comparable(o *Hash) bool {
 // Observation is everything that a decision may depend on. Decide reads it and never changes it.
 type Observation struct {
 	// Cluster is the parent as Metacontroller sent it. Its cache may lag behind the API server.
-	Cluster *v1alpha1.EtcdCluster
+	Cluster *v1beta1.EtcdCluster
 	// Children are the parent's children as Metacontroller sent them. Each kind may lag on its own.
 	Children Children
 	// Etcd is the member list, read linearizably in this very call. Nil means blind: no quorum answered us.
@@ -45,7 +45,7 @@ type Observation struct {
 	Taken *decision.Outcome
 	// Recent is the history that earlier calls have answered, as far as the server remembers: the cluster may be
 	// shown as it was before. No decision depends on it.
-	Recent []v1alpha1.HistoryEntry
+	Recent []v1beta1.HistoryEntry
 	// Now is the time of the call, by our clock. Decide puts in its place what is known of the time, Clock is then our
 	// clock, for what may as well be done at any other time, and Ahead by how much that is known to be ahead: see
 	// facts.ReadClock.
@@ -117,9 +117,9 @@ type Related struct {
 	// Labelled are the Secrets of the namespace that have objects.LabelExternal.
 	Labelled map[string]bool
 	// Snapshots are those that carry the cluster's label, and those that its spec names.
-	Snapshots map[string]*v1alpha1.EtcdSnapshot
+	Snapshots map[string]*v1beta1.EtcdSnapshot
 	// Operations are those of the namespace on this cluster.
-	Operations map[string]*v1alpha1.EtcdOperation
+	Operations map[string]*v1beta1.EtcdOperation
 	// Remains are claims and ConfigMaps that were made for another EtcdCluster of this name: one before this one.
 	Remains []Remain
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
@@ -20,9 +20,9 @@ import (
 // Observation is everything that an answer about an EtcdOperation may depend on.
 type Observation struct {
 	// Operation is the parent as Metacontroller sent it. Its cache may lag behind the API server.
-	Operation *v1alpha1.EtcdOperation
+	Operation *v1beta1.EtcdOperation
 	// Clusters are EtcdClusters of the namespace, by name, its own among them.
-	Clusters map[string]*v1alpha1.EtcdCluster
+	Clusters map[string]*v1beta1.EtcdCluster
 	// Now is the time of the call.
 	Now time.Time
 }
@@ -30,7 +30,7 @@ type Observation struct {
 // Decision is the answer to an observation.
 type Decision struct {
 	// Status replaces the parent's status whole.
-	Status v1alpha1.EtcdOperationStatus
+	Status v1beta1.EtcdOperationStatus
 	// Reason is the rule that fired.
 	Reason decision.Reason
 	// Finalized lets an operation that is being deleted go.
@@ -39,7 +39,7 @@ type Decision struct {
 
 // plan is what a rule says.
 type plan struct {
-	phase   v1alpha1.OperationPhase
+	phase   v1beta1.OperationPhase
 	message string
 	// finalized lets it go when it is being deleted.
 	finalized bool
@@ -79,17 +79,17 @@ func clusterNotFound(o *Observation) *plan {
 	name := o.Operation.Spec.ClusterRef.Name
 	switch c := o.Clusters[name]; {
 	case c == nil:
-		return &plan{v1alpha1.OperationPending, fmt.Sprintf("EtcdCluster %s does not exist in namespace %s", name,
+		return &plan{v1beta1.OperationPending, fmt.Sprintf("EtcdCluster %s does not exist in namespace %s", name,
 			o.Operation.Namespace), true}
 	case c.DeletionTimestamp != nil:
-		return &plan{v1alpha1.OperationPending, fmt.Sprintf("EtcdCluster %s is being deleted", name), true}
+		return &plan{v1beta1.OperationPending, fmt.Sprintf("EtcdCluster %s is being deleted", name), true}
 	}
 	return nil
 }
 
 func told(o *Observation) *plan {
 	all := o.Clusters[o.Operation.Spec.ClusterRef.Name].Status.Operations
-	p := objects.Find(all, func(p *v1alpha1.OperationProgress) bool { return p.UID == o.Operation.UID })
+	p := objects.Find(all, func(p *v1beta1.OperationProgress) bool { return p.UID == o.Operation.UID })
 	if p == nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func notSeen(o *Observation) *plan {
 	if s := o.Operation.Status; s.Phase != "" { // the cluster's status is shown as it was before
 		return &plan{s.Phase, s.Message, false}
 	}
-	return &plan{v1alpha1.OperationPending, fmt.Sprintf("EtcdCluster %s has not been told of it yet",
+	return &plan{v1beta1.OperationPending, fmt.Sprintf("EtcdCluster %s has not been told of it yet",
 		o.Operation.Spec.ClusterRef.Name), false}
 }
 
@@ -111,16 +111,16 @@ func waitsForPerson(o Observation) bool {
 	if c == nil || spec.Restore == nil && spec.Recover == nil {
 		return false
 	}
-	return meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.Stalled)
+	return meta.IsStatusConditionTrue(c.Status.Conditions, v1beta1.Stalled)
 }
 
-func status(o Observation, v *plan) v1alpha1.EtcdOperationStatus {
-	s := *v1alpha1.Copy(&o.Operation.Status)
+func status(o Observation, v *plan) v1beta1.EtcdOperationStatus {
+	s := *v1beta1.Copy(&o.Operation.Status)
 	now := metav1.NewTime(o.Now.Truncate(time.Second))
 	s.ObservedGeneration = o.Operation.Generation
 	s.Phase = v.phase
 	s.Message = v.message
-	if s.StartTime.IsZero() && v.phase != v1alpha1.OperationPending {
+	if s.StartTime.IsZero() && v.phase != v1beta1.OperationPending {
 		s.StartTime = now
 	}
 	if s.CompletionTime.IsZero() && v.phase.Ended() {
@@ -129,17 +129,17 @@ func status(o Observation, v *plan) v1alpha1.EtcdOperationStatus {
 	to := decision.Conditions{List: &s.Conditions, Generation: o.Operation.Generation, Now: o.Now}
 	outlook := decision.Works
 	switch v.phase {
-	case v1alpha1.OperationSucceeded:
+	case v1beta1.OperationSucceeded:
 		outlook = decision.Rests
-	case v1alpha1.OperationFailed:
+	case v1beta1.OperationFailed:
 		outlook = decision.Waits
-	case v1alpha1.OperationPending, v1alpha1.OperationRunning:
+	case v1beta1.OperationPending, v1beta1.OperationRunning:
 		if waitsForPerson(o) {
 			outlook = decision.Waits
 		}
 	}
 	to.Expect(outlook, string(v.phase), v.message)
-	to.Set(v1alpha1.Complete, v.phase == v1alpha1.OperationSucceeded, string(v.phase), v.message)
-	to.Set(v1alpha1.Failed, v.phase == v1alpha1.OperationFailed, string(v.phase), v.message)
+	to.Set(v1beta1.Complete, v.phase == v1beta1.OperationSucceeded, string(v.phase), v.message)
+	to.Set(v1beta1.Failed, v.phase == v1beta1.OperationFailed, string(v.phase), v.message)
 	return s
 }

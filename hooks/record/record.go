@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -129,11 +129,11 @@ type Resolved struct {
 	UntilTime time.Time `json:"untilTime,omitzero"`
 	AsFar     bool      `json:"asFar,omitzero"`
 	// Store says how it is reached.
-	Store v1alpha1.Store `json:"store"`
+	Store v1beta1.Store `json:"store"`
 	// Keys are the Secret by whose keys the changes are believed; without a name, all are.
-	Keys               v1alpha1.SecretKeyRef `json:"keys,omitzero"`
-	Identity           v1alpha1.SecretKeyRef `json:"identity,omitzero"`
-	ServiceAccountName string                `json:"serviceAccountName,omitzero"`
+	Keys               v1beta1.SecretKeyRef `json:"keys,omitzero"`
+	Identity           v1beta1.SecretKeyRef `json:"identity,omitzero"`
+	ServiceAccountName string               `json:"serviceAccountName,omitzero"`
 }
 
 // FormerClaim is the volume of a member of an etcd that runs no more.
@@ -221,7 +221,7 @@ func Is(cluster string, cm *corev1.ConfigMap) (epoch int, is bool) {
 }
 
 // New is the ConfigMap of a record, of the nth epoch.
-func New(c *v1alpha1.EtcdCluster, n int, r Record) *corev1.ConfigMap {
+func New(c *v1beta1.EtcdCluster, n int, r Record) *corev1.ConfigMap {
 	r.Past = newest(r.Past, func(n int, _ Past) int { return n })
 	r.Answered = newest(r.Answered, func(_ string, n int) int { return n })
 	cm := &corev1.ConfigMap{

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -22,7 +22,7 @@ const AnnotationSeal = objects.Domain + "seal"
 
 // Seal is the MAC of all that counts of a record. It has the UID, which the API server gives, so that no record of
 // before can be put back. One that is only now made has none: see [Seals].
-func Seal(key []byte, c *v1alpha1.EtcdCluster, cm *corev1.ConfigMap) string {
+func Seal(key []byte, c *v1beta1.EtcdCluster, cm *corev1.ConfigMap) string {
 	said := []string{"record", c.Namespace, c.Name, string(c.UID), cm.Name, string(cm.UID)}
 	for _, all := range []map[string]string{cm.Data, objects.OwnKeys(cm.Annotations, nil)} {
 		keys := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(k string) bool { return k == AnnotationSeal })
@@ -56,7 +56,7 @@ func StreamKeys(keys [][]byte, namespace string) (lines string) {
 // Seals says of the records, by name and sorted, which no key of these has sealed as they are, and which have the seal
 // with which they were made. That is believed of the record of a number that none had before, and of one that was made
 // again, which says nothing. Without a key all are believed.
-func Seals(keys [][]byte, c *v1alpha1.EtcdCluster, all map[string]*corev1.ConfigMap,
+func Seals(keys [][]byte, c *v1beta1.EtcdCluster, all map[string]*corev1.ConfigMap,
 	peers *corev1.Service) (unsealed, fresh []string) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		n, is := Is(c.Name, all[name])
@@ -77,7 +77,7 @@ func Seals(keys [][]byte, c *v1alpha1.EtcdCluster, all map[string]*corev1.Config
 
 // Recorded is the highest number that the record of an epoch is known to have had, by the peer Service, which may be
 // nil, and by the status; 0 for none.
-func Recorded(c *v1alpha1.EtcdCluster, peers *corev1.Service) (n int) {
+func Recorded(c *v1beta1.EtcdCluster, peers *corev1.Service) (n int) {
 	if c.Status.ClusterID != "" {
 		n = max(1, int(c.Status.Epoch))
 	}
@@ -88,13 +88,13 @@ func Recorded(c *v1alpha1.EtcdCluster, peers *corev1.Service) (n int) {
 		objects.ReadMark(peers.Annotations[objects.AnnotationEpoch]))
 }
 
-func sealed(keys [][]byte, c *v1alpha1.EtcdCluster, cm *corev1.ConfigMap) bool {
+func sealed(keys [][]byte, c *v1beta1.EtcdCluster, cm *corev1.ConfigMap) bool {
 	seal := []byte(cm.Annotations[AnnotationSeal])
 	return slices.ContainsFunc(keys, func(key []byte) bool { return hmac.Equal(seal, []byte(Seal(key, c, cm))) })
 }
 
 // Sealed is a record as it is answered: with the seal of the first key. One that is not believed keeps what it has.
-func Sealed(keys [][]byte, c *v1alpha1.EtcdCluster, cm *corev1.ConfigMap, unsealed []string) *corev1.ConfigMap {
+func Sealed(keys [][]byte, c *v1beta1.EtcdCluster, cm *corev1.ConfigMap, unsealed []string) *corev1.ConfigMap {
 	if _, is := Is(c.Name, cm); !is || len(keys) == 0 || slices.Contains(unsealed, cm.Name) {
 		return cm
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -179,7 +179,7 @@ const (
 // run of defragmentation that begins with a compaction: see defragmentation.go.
 func noSpace(f *facts.Facts) *decision.Plan {
 	alarms := f.Alarms(observation.AlarmNoSpace)
-	recovering := f.UnderWay() && f.DefragRun.Trigger == v1alpha1.TriggerNoSpace
+	recovering := f.UnderWay() && f.DefragRun.Trigger == v1beta1.TriggerNoSpace
 	switch {
 	case len(alarms) == 0 && recovering:
 		return finishRun(f, "etcd accepts writes again")
@@ -191,7 +191,7 @@ func noSpace(f *facts.Facts) *decision.Plan {
 		return disarm(f, alarms[0], "disarming NOSPACE: every database is below 90 % of its quota")
 	case !roomToMake(f):
 		return nil
-	case ranLately(f, v1alpha1.TriggerNoSpace):
+	case ranLately(f, v1beta1.TriggerNoSpace):
 		return &decision.Plan{
 			Message: "etcd rejects new keys (alarm NOSPACE); Quorate frees space again 10 minutes after the last " +
 				"time: see NOSPACE in docs/troubleshooting.md",
@@ -199,7 +199,7 @@ func noSpace(f *facts.Facts) *decision.Plan {
 			Due:    f.DefragRun.StartTime.Add(SpaceEvery).Sub(f.Now),
 		}
 	}
-	return beginRun(f, v1alpha1.TriggerNoSpace, fmt.Sprintf(
+	return beginRun(f, v1beta1.TriggerNoSpace, fmt.Sprintf(
 		"etcd rejects new keys (alarm NOSPACE): freeing space in %s",
 		strings.Join(facts.Names(fullMembers(f)), ", ")))
 }
@@ -260,7 +260,7 @@ func compacting(crowded []*facts.Member) time.Duration {
 }
 
 // ranLately reports whether the last run was begun by one of these, less than ten minutes ago.
-func ranLately(f *facts.Facts, triggers ...v1alpha1.DefragmentationTrigger) bool {
+func ranLately(f *facts.Facts, triggers ...v1beta1.DefragmentationTrigger) bool {
 	return f.DefragRun != nil && slices.Contains(triggers, f.DefragRun.Trigger) &&
 		f.Now.Before(f.DefragRun.StartTime.Add(SpaceEvery))
 }

@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -27,22 +27,22 @@ const (
 )
 
 // dueRun is what a run is to begin for now; empty for nothing.
-func dueRun(f *facts.Facts) v1alpha1.DefragmentationTrigger {
+func dueRun(f *facts.Facts) v1beta1.DefragmentationTrigger {
 	asked := f.Asked.Defragment
 	switch {
 	case asked != "" && (f.DefragRun == nil || f.DefragRun.Request != asked):
-		return v1alpha1.TriggerRequest
-	case slices.ContainsFunc(f.Voters, fillsUp) && !ranLately(f, v1alpha1.TriggerNearQuota, v1alpha1.TriggerNoSpace):
-		return v1alpha1.TriggerNearQuota
+		return v1beta1.TriggerRequest
+	case slices.ContainsFunc(f.Voters, fillsUp) && !ranLately(f, v1beta1.TriggerNearQuota, v1beta1.TriggerNoSpace):
+		return v1beta1.TriggerNearQuota
 	case f.DefragRun != nil && !f.DefragRun.NextScheduleTime.IsZero() &&
 		!f.Now.Before(f.DefragRun.NextScheduleTime.Time):
-		return v1alpha1.TriggerSchedule
+		return v1beta1.TriggerSchedule
 	}
 	return ""
 }
 
 // beginRun writes down that a run begins; the next call takes its first member.
-func beginRun(f *facts.Facts, trigger v1alpha1.DefragmentationTrigger, message string) *decision.Plan {
+func beginRun(f *facts.Facts, trigger v1beta1.DefragmentationTrigger, message string) *decision.Plan {
 	run := &decision.DefragmentationRun{}
 	run.Trigger = trigger
 	run.StartTime = f.NowInSeconds()
@@ -50,13 +50,13 @@ func beginRun(f *facts.Facts, trigger v1alpha1.DefragmentationTrigger, message s
 		run.Request = f.DefragRun.Request
 		run.NextScheduleTime = f.DefragRun.NextScheduleTime
 	}
-	if f.UnderWay() && f.DefragRun.Trigger == v1alpha1.TriggerRequest {
+	if f.UnderWay() && f.DefragRun.Trigger == v1beta1.TriggerRequest {
 		run.Request = "" // what was asked for is cut short, and begins again after this one
 	}
-	if trigger == v1alpha1.TriggerRequest {
+	if trigger == v1beta1.TriggerRequest {
 		run.Request = f.Asked.Defragment
 	}
-	if trigger == v1alpha1.TriggerSchedule {
+	if trigger == v1beta1.TriggerSchedule {
 		run.NextScheduleTime = f.NextRun(metav1.Time{})
 	}
 	return &decision.Plan{Message: message, Defragmentation: run, Resync: decision.ResyncSoon}
@@ -88,11 +88,11 @@ func defragment(f *facts.Facts) *decision.Plan {
 	}
 	need := func(m *facts.Member) bool { return wasteful(f, m) }
 	switch f.DefragRun.Trigger {
-	case v1alpha1.TriggerRequest:
+	case v1beta1.TriggerRequest:
 		need = func(*facts.Member) bool { return true }
-	case v1alpha1.TriggerNearQuota:
+	case v1beta1.TriggerNearQuota:
 		need = fillsUp
-	case v1alpha1.TriggerSchedule, v1alpha1.TriggerNoSpace: // the latter's alarm is gone
+	case v1beta1.TriggerSchedule, v1beta1.TriggerNoSpace: // the latter's alarm is gone
 	}
 	if plan := defragmentNext(f, need, "defragmenting"); plan != nil {
 		return plan
@@ -103,12 +103,12 @@ func defragment(f *facts.Facts) *decision.Plan {
 // beginDue begins the run that is due; nil for none.
 func beginDue(f *facts.Facts) *decision.Plan {
 	due := dueRun(f)
-	words := map[v1alpha1.DefragmentationTrigger]string{
-		v1alpha1.TriggerRequest:   "defragmenting every member on request",
-		v1alpha1.TriggerNearQuota: "defragmenting members with a database at 90 % of its quota",
-		v1alpha1.TriggerSchedule:  "defragmenting members with enough free space, on schedule",
+	words := map[v1beta1.DefragmentationTrigger]string{
+		v1beta1.TriggerRequest:   "defragmenting every member on request",
+		v1beta1.TriggerNearQuota: "defragmenting members with a database at 90 % of its quota",
+		v1beta1.TriggerSchedule:  "defragmenting members with enough free space, on schedule",
 	}
-	if due == "" || due == v1alpha1.TriggerSchedule && f.Windows.Closed() {
+	if due == "" || due == v1beta1.TriggerSchedule && f.Windows.Closed() {
 		return nil
 	}
 	return beginRun(f, due, words[due])
@@ -127,7 +127,7 @@ func defragmentNext(f *facts.Facts, need func(*facts.Member) bool, why string) *
 	slices.SortStableFunc(left, func(a, b *facts.Member) int { return f.Leads(a) - f.Leads(b) })
 	m := left[0]
 	pause := pauseRequest
-	if f.DefragRun.Trigger == v1alpha1.TriggerSchedule {
+	if f.DefragRun.Trigger == v1beta1.TriggerSchedule {
 		pause = pauseSchedule
 	}
 	if wait := f.DefragRun.LastMemberTime.Add(pause).Sub(f.Now); len(f.DefragRun.Done) > 0 && wait > 0 {

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/record"
@@ -225,7 +225,7 @@ func prepareRestore(f *facts.Facts) *decision.Plan {
 	switch {
 	case f.Next != nil:
 		outlook = nextComes(f)
-	case reason == v1alpha1.AnsweredBefore, reason == "Differing":
+	case reason == v1beta1.AnsweredBefore, reason == "Differing":
 		outlook = decision.Waits
 	case reason == "Impossible":
 		if outlook = decision.Waits; !f.BesideExternal() && f.Asked.Restore.Snapshot != nil {

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -85,7 +85,7 @@ func unready(f *facts.Facts) decision.Prospect {
 	}
 	p := decision.Prospect{
 		Outlook: decision.Works,
-		Reason:  v1alpha1.ReasonNoPodReady,
+		Reason:  v1beta1.ReasonNoPodReady,
 		Message: "the voters serve, and clients are led to none: the kubelets say of no pod that it is ready",
 	}
 	if f.Now.After(since.Add(probed)) {
@@ -155,7 +155,7 @@ func uncertified(f *facts.Facts) decision.Outlook {
 	if f.WithoutCertManager() != "" {
 		return decision.Waits
 	}
-	if objects.TLSMode(f.Cluster) == v1alpha1.TLSSecrets && slices.ContainsFunc(f.Leaves, func(l defaults.Leaf) bool {
+	if objects.TLSMode(f.Cluster) == v1beta1.TLSSecrets && slices.ContainsFunc(f.Leaves, func(l defaults.Leaf) bool {
 		return (l.Server || l.What == "operator") && f.Secret(l.Secret) != nil &&
 			f.Flaw(l) != ""
 	}) {
@@ -232,16 +232,16 @@ func starts(f *facts.Facts) decision.Outlook {
 }
 
 // arrives is whether the snapshot that a source names may still be taken.
-func arrives(f *facts.Facts, s *v1alpha1.SnapshotSource) decision.Outlook {
+func arrives(f *facts.Facts, s *v1beta1.SnapshotSource) decision.Outlook {
 	if s == nil || s.SnapshotRef.Name == "" {
 		return decision.Works
 	}
 	if snapshot := f.Related.Snapshots[s.SnapshotRef.Name]; snapshot != nil {
 		switch snapshot.Status.Phase {
-		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotUnverified, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped,
-			v1alpha1.SnapshotDeleting:
+		case v1beta1.SnapshotSucceeded, v1beta1.SnapshotUnverified, v1beta1.SnapshotFailed, v1beta1.SnapshotSkipped,
+			v1beta1.SnapshotDeleting:
 			return decision.Waits
-		case v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning:
+		case v1beta1.SnapshotPending, v1beta1.SnapshotRunning:
 		}
 	}
 	return decision.Works
@@ -274,7 +274,7 @@ func VerifyOutlook(d decision.Decision) error {
 	var is []string
 	for _, c := range d.Status.Conditions {
 		if c.Status == metav1.ConditionTrue &&
-			slices.Contains([]string{v1alpha1.Ready, v1alpha1.Reconciling, v1alpha1.Stalled}, c.Type) {
+			slices.Contains([]string{v1beta1.Ready, v1beta1.Reconciling, v1beta1.Stalled}, c.Type) {
 			is = append(is, c.Type)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 )
@@ -32,7 +32,7 @@ func recoverQuorum(f *facts.Facts) *decision.Plan {
 	}
 	policy, asked := f.RecoverBy()
 	lost := f.QuorumIsLost()
-	byItself := policy != v1alpha1.RecoverManual && !f.BesideExternal()
+	byItself := policy != v1beta1.RecoverManual && !f.BesideExternal()
 	isLost := len(lost) > 0 && f.Epoch.HadQuorum() && !f.MayHaveQuorum()
 	due := asked || byItself && isLost
 	if !due {
@@ -59,7 +59,7 @@ func recoverQuorum(f *facts.Facts) *decision.Plan {
 
 // mayComeBack waits for a quorum before the next epoch is recorded. While its data is there only a person may ask for
 // that, and maybe did so long ago, for another trouble.
-func mayComeBack(f *facts.Facts, policy v1alpha1.QuorumLoss, lost []string) *decision.Plan {
+func mayComeBack(f *facts.Facts, policy v1beta1.QuorumLoss, lost []string) *decision.Plan {
 	at := f.LostUntil().UTC().Format("15:04:05 UTC")
 	why := fmt.Sprintf("the data of %s is gone, and with it the quorum; by spec.recovery", strings.Join(lost, ", "))
 	if len(lost) == 0 {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -36,7 +36,7 @@ func allWaiting(f *facts.Facts) []string {
 	if nextReaddressed(f) != nil {
 		all = append(all, "to change peer URLs to https")
 	}
-	if dueRun(f) == v1alpha1.TriggerSchedule && f.Windows.Closed() {
+	if dueRun(f) == v1beta1.TriggerSchedule && f.Windows.Closed() {
 		all = append(all, "to defragment, on schedule")
 	}
 	return all

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -87,7 +87,7 @@ func secrets(j *judgement) {
 		provided(j)
 		return
 	}
-	if objects.TLSMode(j.o.Cluster) != v1alpha1.TLSAuto {
+	if objects.TLSMode(j.o.Cluster) != v1beta1.TLSAuto {
 		return
 	}
 	desired := map[string]*decision.DesiredSecret{}

@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -43,7 +43,7 @@ func complete(j *judgement) {
 	if keys := objects.RestoreSecret(c.Name); j.o.Children.Secrets[keys] != nil { // pods that start again may name it
 		must("Secret", keys)
 	}
-	if c.Spec.NetworkPolicy.Mode != v1alpha1.NetworkPolicyDisabled && c.Spec.HostNetwork == nil {
+	if c.Spec.NetworkPolicy.Mode != v1beta1.NetworkPolicyDisabled && c.Spec.HostNetwork == nil {
 		must("NetworkPolicy", c.Name)
 	}
 }
@@ -85,7 +85,7 @@ func Finalize(o observation.Observation, remaining decision.Desired, finalized b
 		owned = owned || claim.DeletionTimestamp == nil && slices.ContainsFunc(claim.OwnerReferences,
 			func(r metav1.OwnerReference) bool { return r.UID == o.Cluster.UID })
 	}
-	retains := o.Cluster.Spec.DeletionPolicy != v1alpha1.DeletionDelete
+	retains := o.Cluster.Spec.DeletionPolicy != v1beta1.DeletionDelete
 	if !finalized && !retains {
 		add("the deletion is held up")
 	}

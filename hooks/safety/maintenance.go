@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -75,7 +75,7 @@ func defragment(j *judgement, s decision.Defragment) {
 	quiet(j, s)
 	for _, o := range j.f.Voters {
 		leads := m != nil && m.ID == j.f.Etcd.Leader && o.ID != m.ID
-		skipped := leads && j.f.DefragRun != nil && j.f.DefragRun.Trigger == v1alpha1.TriggerRequest &&
+		skipped := leads && j.f.DefragRun != nil && j.f.DefragRun.Trigger == v1beta1.TriggerRequest &&
 			!strings.Contains(strings.Join(j.f.DefragRun.Done, " ")+" ", o.PodName+" ")
 		j.require(!skipped, "S2", "%s, which leads, before %s", s, o.PodName)
 	}

@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -40,7 +40,7 @@ func plannedVersion(j *judgement, e *facts.Epoch) {
 	from, err := defaults.ParseRelease(j.f.Epoch.Version)
 	to, err2 := defaults.ParseRelease(e.Version)
 	far := err != nil || err2 != nil || to.Minor() > from.Minor()+1 || to.Minor() < from.Minor()-1
-	agreed := !far || !j.f.Epoch.HadQuorum() || j.o.Cluster.Spec.UpgradePolicy == v1alpha1.UpgradeStep
+	agreed := !far || !j.f.Epoch.HadQuorum() || j.o.Cluster.Spec.UpgradePolicy == v1beta1.UpgradeStep
 	j.require(e.Version == j.o.Cluster.Spec.Version && agreed, "S18", "epoch %d is to run %s, and epoch %d has %s", e.N,
 		e.Version, j.f.Epoch.N, j.f.Epoch.Version)
 }

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -239,7 +239,7 @@ func volumeUnlike(j *judgement, m *facts.Member) bool {
 	growing := func(c *corev1.PersistentVolumeClaim) bool {
 		return c != nil && c.Status.Capacity.Storage().Cmp(*c.Spec.Resources.Requests.Storage()) < 0
 	}
-	migrates := s.Migration == v1alpha1.MigrateReplace && other
+	migrates := s.Migration == v1beta1.MigrateReplace && other
 	return migrates || stale || growing(m.Claim) || growing(wal)
 }
 

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -78,7 +78,7 @@ func onFreeNode(j *judgement, s decision.AddLearner, address string) {
 	if h == nil {
 		return
 	}
-	named := slices.ContainsFunc(h.Nodes, func(n v1alpha1.NodeAddress) bool { return n.Address == address })
+	named := slices.ContainsFunc(h.Nodes, func(n v1beta1.NodeAddress) bool { return n.Address == address })
 	j.require(named, "S9", "%s at the address %q, which the spec does not name", s, address)
 	for _, m := range j.f.Etcd.Members {
 		_, ours := objects.MemberAt(j.o.Cluster, m.PeerURLs)
@@ -244,13 +244,13 @@ func dead(j *judgement, m *facts.Member) bool {
 	policy := j.o.Cluster.Spec.MemberReplacement
 	limit := defaults.ReplaceAfter(&j.o.Cluster.Spec)
 	long := func(since time.Time) bool { return !since.IsZero() && j.o.Now.Sub(since) >= limit }
-	unreachable := slices.ContainsFunc(j.o.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
+	unreachable := slices.ContainsFunc(j.o.Cluster.Status.Members, func(s v1beta1.MemberStatus) bool {
 		return s.ID == objects.Hex(m.ID) && !s.Ready && long(s.LastTransitionTime.Time)
 	})
 	quorate := slices.ContainsFunc(j.o.Cluster.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
+		return c.Type == v1beta1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
 	})
-	if policy.Policy == v1alpha1.ReplaceManual || j.f.Fenced(m.PodName) || m.Serving() {
+	if policy.Policy == v1beta1.ReplaceManual || j.f.Fenced(m.PodName) || m.Serving() {
 		return false
 	}
 	if !unreachable || !quorate || masked(j, m.PodName) || fullDisk(j, m) {

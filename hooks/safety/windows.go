@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -18,7 +18,7 @@ import (
 // the spec has none.
 func InWindow(o observation.Observation) bool {
 	all := o.Cluster.Spec.Maintenance.Windows
-	return len(all) == 0 || slices.ContainsFunc(all, func(w v1alpha1.MaintenanceWindow) bool {
+	return len(all) == 0 || slices.ContainsFunc(all, func(w v1beta1.MaintenanceWindow) bool {
 		zone := o.Zones[w.TimeZone]
 		if w.TimeZone == "" {
 			zone = time.UTC
@@ -52,7 +52,7 @@ func windows(j *judgement) {
 	}
 	chosenInWindow(j)
 	if was, is := j.o.Cluster.Status.Defragmentation, j.d.Status.Defragmentation; is != nil &&
-		is.Trigger == v1alpha1.TriggerSchedule {
+		is.Trigger == v1beta1.TriggerSchedule {
 		j.require(was != nil && was.StartTime.Equal(&is.StartTime), maintenance,
 			"a scheduled defragmentation begins outside of a maintenance window")
 	}

@@ -10,14 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/timetable"
 )
 
 // taken is a snapshot of the schedule, as far as it has come.
 type taken struct {
-	*v1alpha1.EtcdSnapshot
+	*v1beta1.EtcdSnapshot
 	// run is the time that its name says; unknown is true when it says none, and it is not known what it is for.
 	run     time.Time
 	unknown bool
@@ -28,21 +28,21 @@ type taken struct {
 
 func (s *taken) alive() bool { return s.DeletionTimestamp == nil }
 
-func (s *taken) is(p v1alpha1.SnapshotPhase) bool { return s.alive() && s.Status.Phase == p }
+func (s *taken) is(p v1beta1.SnapshotPhase) bool { return s.alive() && s.Status.Phase == p }
 
-func (s *taken) succeeded() bool { return s.is(v1alpha1.SnapshotSucceeded) }
+func (s *taken) succeeded() bool { return s.is(v1beta1.SnapshotSucceeded) }
 
 func (s *taken) verified() bool { return s.succeeded() && !s.Status.VerificationTime.IsZero() }
 
-func (s *taken) failed() bool { return s.is(v1alpha1.SnapshotFailed) }
+func (s *taken) failed() bool { return s.is(v1beta1.SnapshotFailed) }
 
-func (s *taken) skipped() bool { return s.is(v1alpha1.SnapshotSkipped) }
+func (s *taken) skipped() bool { return s.is(v1beta1.SnapshotSkipped) }
 
 // stored: there is something to restore, verified or not.
-func (s *taken) stored() bool { return s.succeeded() || s.is(v1alpha1.SnapshotUnverified) }
+func (s *taken) stored() bool { return s.succeeded() || s.is(v1beta1.SnapshotUnverified) }
 
 // missed: it did not become what was asked for.
-func (s *taken) missed() bool { return s.failed() || s.is(v1alpha1.SnapshotUnverified) }
+func (s *taken) missed() bool { return s.failed() || s.is(v1beta1.SnapshotUnverified) }
 
 // used: an EtcdCluster restores it, or is about to.
 func (s *taken) used() bool { return len(s.Status.UsedBy) > 0 }
@@ -53,10 +53,10 @@ func (s *taken) vain() bool { return s.failed() || s.skipped() }
 // unfinished snapshots are being taken, or will be.
 func (s *taken) unfinished() bool {
 	switch s.Status.Phase {
-	case "", v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning:
+	case "", v1beta1.SnapshotPending, v1beta1.SnapshotRunning:
 		return s.alive()
-	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotUnverified, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed,
-		v1alpha1.SnapshotDeleting:
+	case v1beta1.SnapshotSucceeded, v1beta1.SnapshotUnverified, v1beta1.SnapshotSkipped, v1beta1.SnapshotFailed,
+		v1beta1.SnapshotDeleting:
 	}
 	return false
 }
@@ -69,8 +69,8 @@ func (s *taken) since() metav1.Time {
 	return s.Status.StartTime
 }
 
-func (s *taken) reference() *v1alpha1.SnapshotReference {
-	return &v1alpha1.SnapshotReference{Name: s.Name, Time: s.since(), Revision: s.Status.Revision}
+func (s *taken) reference() *v1beta1.SnapshotReference {
+	return &v1beta1.SnapshotReference{Name: s.Name, Time: s.since(), Revision: s.Status.Revision}
 }
 
 // newestOf is the newest of a list that has the newest first; nil for none.
@@ -154,7 +154,7 @@ func newAgenda(o Observation) *agenda {
 }
 
 // understood reads the time of a run from the name of its snapshot.
-func (a *agenda) understood(s *v1alpha1.EtcdSnapshot) *taken {
+func (a *agenda) understood(s *v1beta1.EtcdSnapshot) *taken {
 	t := &taken{EtcdSnapshot: s, at: s.CreationTimestamp.Time}
 	rest, ours := strings.CutPrefix(s.Name, a.Schedule.Name+"-")
 	run, err := time.Parse(runFormat, rest)
@@ -210,7 +210,7 @@ func (a *agenda) failure() *taken {
 
 // dueAfter is the second run after the newest snapshot that counts. Where the template wants snapshots restored on
 // trial, only those count.
-func (a *agenda) dueAfter(s *v1alpha1.EtcdSnapshotScheduleStatus) time.Time {
+func (a *agenda) dueAfter(s *v1beta1.EtcdSnapshotScheduleStatus) time.Time {
 	if a.timetable == nil || a.Schedule.Spec.Suspend {
 		return time.Time{}
 	}
@@ -244,7 +244,7 @@ func (a *agenda) unfinished() string {
 	var all []string
 	for _, s := range a.active {
 		words := s.Name
-		if s.Status.Phase == v1alpha1.SnapshotPending && s.Status.Message != "" {
+		if s.Status.Phase == v1beta1.SnapshotPending && s.Status.Message != "" {
 			words += " (" + s.Status.Message + ")"
 		}
 		all = append(all, words)

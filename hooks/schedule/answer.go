@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
@@ -50,8 +50,8 @@ func (a *agenda) skips() *snapshot.Unless {
 }
 
 // made is the snapshot of a run.
-func (a *agenda) made(run time.Time, unless *snapshot.Unless) *v1alpha1.EtcdSnapshot {
-	spec := v1alpha1.Copy(&a.Schedule.Spec.Template.Spec)
+func (a *agenda) made(run time.Time, unless *snapshot.Unless) *v1beta1.EtcdSnapshot {
+	spec := v1beta1.Copy(&a.Schedule.Spec.Template.Spec)
 	var annotations map[string]string
 	if unless != nil {
 		annotations = map[string]string{objects.AnnotationUnless: unless.String()}
@@ -60,7 +60,7 @@ func (a *agenda) made(run time.Time, unless *snapshot.Unless) *v1alpha1.EtcdSnap
 	if spec.External == nil {
 		labels[objects.LabelCluster] = spec.ClusterRef.Name
 	}
-	return &v1alpha1.EtcdSnapshot{
+	return &v1beta1.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: snapshotName(a.Schedule.Name, run), Namespace: a.Schedule.Namespace,
 			Labels: labels, Annotations: annotations,
@@ -84,8 +84,8 @@ func (a *agenda) unless() *snapshot.Unless {
 	return s.unless()
 }
 
-func (a *agenda) status(d *Decision) v1alpha1.EtcdSnapshotScheduleStatus {
-	s := v1alpha1.EtcdSnapshotScheduleStatus{
+func (a *agenda) status(d *Decision) v1beta1.EtcdSnapshotScheduleStatus {
+	s := v1beta1.EtcdSnapshotScheduleStatus{
 		ObservedGeneration: a.Schedule.Generation, Conditions: a.conditions(d.Reason), Message: d.Reason.Message,
 		LastSuccess: a.withCurrent(a.success), LastVerified: a.withCurrent(a.verified), Stream: a.streamStatus(),
 	}
@@ -109,7 +109,7 @@ func (a *agenda) status(d *Decision) v1alpha1.EtcdSnapshotScheduleStatus {
 }
 
 // withCurrent names a snapshot, with the time until which it is known to have everything; nil for none.
-func (a *agenda) withCurrent(s *taken) *v1alpha1.SnapshotReference {
+func (a *agenda) withCurrent(s *taken) *v1beta1.SnapshotReference {
 	if s == nil {
 		return nil
 	}
@@ -124,20 +124,20 @@ func (a *agenda) conditions(because decision.Reason) []metav1.Condition {
 	list := slices.Clone(a.Schedule.Status.Conditions)
 	to := decision.Conditions{List: &list, Generation: a.Schedule.Generation, Now: a.Now}
 	if c := a.streaming(); c != nil {
-		to.Set(v1alpha1.Streaming, c.Status == metav1.ConditionTrue, c.Reason, objects.Clipped(c.Message))
+		to.Set(v1beta1.Streaming, c.Status == metav1.ConditionTrue, c.Reason, objects.Clipped(c.Message))
 	} else {
-		meta.RemoveStatusCondition(&list, v1alpha1.Streaming)
+		meta.RemoveStatusCondition(&list, v1beta1.Streaming)
 	}
 	if because.Rule == ruleUnreadable {
-		to.Set(v1alpha1.Ready, false, v1alpha1.ReasonInvalid, because.Message)
-		to.Set(v1alpha1.Stalled, true, v1alpha1.ReasonInvalid, because.Message)
+		to.Set(v1beta1.Ready, false, v1beta1.ReasonInvalid, because.Message)
+		to.Set(v1beta1.Stalled, true, v1beta1.ReasonInvalid, because.Message)
 		return list
 	}
-	reason := v1alpha1.ReasonServing
+	reason := v1beta1.ReasonServing
 	if a.Schedule.Spec.Suspend {
-		reason = v1alpha1.ReasonSuspended
+		reason = v1beta1.ReasonSuspended
 	}
-	to.Set(v1alpha1.Ready, true, reason, because.Message)
+	to.Set(v1beta1.Ready, true, reason, because.Message)
 	to.NotStalled()
 	return list
 }

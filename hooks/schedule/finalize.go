@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -19,12 +19,12 @@ const shown = 5 * time.Second
 // they go with their owner, by Kubernetes' own garbage collection, unless who deleted the schedule asked it to orphan
 // them: a hook that deleted them itself could take, on a stale view, what was just orphaned. With Retain they are taken
 // from their owner before it goes, as volumes are (see Finalize in package hooks).
-func Finalize(o Observation) (remaining []*v1alpha1.EtcdSnapshot, finalized bool, resync time.Duration) {
+func Finalize(o Observation) (remaining []*v1beta1.EtcdSnapshot, finalized bool, resync time.Duration) {
 	owned := false
 	for _, name := range slices.Sorted(maps.Keys(o.Snapshots)) {
 		s := o.Snapshots[name].DeepCopy()
 		remaining = append(remaining, s)
-		if o.Schedule.Spec.DeletionPolicy == v1alpha1.DeletionDelete || s.DeletionTimestamp != nil {
+		if o.Schedule.Spec.DeletionPolicy == v1beta1.DeletionDelete || s.DeletionTimestamp != nil {
 			continue
 		}
 		owned = true
@@ -33,7 +33,7 @@ func Finalize(o Observation) (remaining []*v1alpha1.EtcdSnapshot, finalized bool
 		}
 		s.Annotations = objects.With(s.Annotations, objects.AnnotationRetained, o.Schedule.Name)
 	}
-	if o.Schedule.Spec.DeletionPolicy == v1alpha1.DeletionDelete {
+	if o.Schedule.Spec.DeletionPolicy == v1beta1.DeletionDelete {
 		return remaining, true, 0
 	}
 	if since := o.Now.Sub(o.Schedule.DeletionTimestamp.Time); since < shown && since > -time.Minute {
@@ -44,7 +44,7 @@ func Finalize(o Observation) (remaining []*v1alpha1.EtcdSnapshot, finalized bool
 
 // Told is what a snapshot of an answer is told about itself: what it was told when it was made, and on the way of
 // [Finalize] what that needs. Everything else belongs to others.
-func Told(s *v1alpha1.EtcdSnapshot) *metav1.ObjectMeta {
+func Told(s *v1beta1.EtcdSnapshot) *metav1.ObjectMeta {
 	m := &metav1.ObjectMeta{
 		Name: s.Name, Namespace: s.Namespace,
 		Labels:      objects.Only(s.Labels, objects.LabelCluster, objects.LabelSchedule),

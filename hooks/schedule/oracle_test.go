@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/timetable"
@@ -84,7 +84,7 @@ func ofTimetable(o Observation, run time.Time) bool {
 
 // wrongPods says what is wrong with the pods of a stream in a decision; empty for nothing.
 func wrongPods(o Observation, d Decision) string {
-	verified, answered, running := map[string]*v1alpha1.EtcdSnapshot{}, map[string]bool{}, 0
+	verified, answered, running := map[string]*v1beta1.EtcdSnapshot{}, map[string]bool{}, 0
 	for name, s := range o.Snapshots {
 		ofNow := s.Status.Revision > 0 && s.Status.ClusterID == o.Clusters["orders"].Status.ClusterID
 		if inStore(s) && !s.Status.VerificationTime.IsZero() && ofNow {
@@ -127,7 +127,7 @@ func wrongPods(o Observation, d Decision) string {
 }
 
 // mustStay is why a snapshot can't be let go, whatever the rules of retention say; empty when they decide.
-func mustStay(o Observation, s *v1alpha1.EtcdSnapshot) string {
+func mustStay(o Observation, s *v1beta1.EtcdSnapshot) string {
 	if o.Schedule.Spec.Suspend || o.Zone == nil {
 		return "nothing is while it is suspended, or can't be read"
 	}
@@ -135,9 +135,9 @@ func mustStay(o Observation, s *v1alpha1.EtcdSnapshot) string {
 		return "it is being deleted"
 	}
 	switch s.Status.Phase {
-	case v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped:
+	case v1beta1.SnapshotFailed, v1beta1.SnapshotSkipped:
 		return ""
-	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotUnverified:
+	case v1beta1.SnapshotSucceeded, v1beta1.SnapshotUnverified:
 	default:
 		return "it is not finished"
 	}
@@ -148,7 +148,7 @@ func mustStay(o Observation, s *v1alpha1.EtcdSnapshot) string {
 	for _, other := range o.Snapshots {
 		if inStore(other) && cmp.Or(takenFor(other).Compare(takenFor(s)), cmp.Compare(other.Name, s.Name)) > 0 {
 			newer = true
-			newerSucceeded = newerSucceeded || other.Status.Phase == v1alpha1.SnapshotSucceeded
+			newerSucceeded = newerSucceeded || other.Status.Phase == v1beta1.SnapshotSucceeded
 			newerVerified = newerVerified || !other.Status.VerificationTime.IsZero()
 		}
 	}
@@ -156,7 +156,7 @@ func mustStay(o Observation, s *v1alpha1.EtcdSnapshot) string {
 	switch {
 	case !newer:
 		return "it is the newest"
-	case !newerSucceeded && s.Status.Phase == v1alpha1.SnapshotSucceeded:
+	case !newerSucceeded && s.Status.Phase == v1beta1.SnapshotSucceeded:
 		return "it is the newest that succeeded"
 	case !newerVerified && !s.Status.VerificationTime.IsZero():
 		return "it is the newest that was verified"
@@ -170,13 +170,13 @@ func mustStay(o Observation, s *v1alpha1.EtcdSnapshot) string {
 const beingRestored = "it is being restored"
 
 // inStore: there is something to restore.
-func inStore(s *v1alpha1.EtcdSnapshot) bool {
-	return s.DeletionTimestamp == nil && (s.Status.Phase == v1alpha1.SnapshotSucceeded ||
-		s.Status.Phase == v1alpha1.SnapshotUnverified)
+func inStore(s *v1beta1.EtcdSnapshot) bool {
+	return s.DeletionTimestamp == nil && (s.Status.Phase == v1beta1.SnapshotSucceeded ||
+		s.Status.Phase == v1beta1.SnapshotUnverified)
 }
 
 // takenFor is the time in the name, or that of the creation when a clock was ahead.
-func takenFor(s *v1alpha1.EtcdSnapshot) time.Time {
+func takenFor(s *v1beta1.EtcdSnapshot) time.Time {
 	run, err := time.Parse("20060102-1504", s.Name[max(0, len(s.Name)-len("20060102-1504")):])
 	if err != nil || run.Sub(s.CreationTimestamp.Time) > 5*time.Minute {
 		return s.CreationTimestamp.Time

@@ -11,14 +11,14 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // walk is a random time of a schedule: its spec changes, time goes by in small and large steps, clocks are wrong,
 // snapshots end in all ways, statuses are lost, lists lag, people delete, and calls come twice. The numbers choose
 // what happens.
 func walk(t testing.TB, next func(n int) int, steps int) *vault {
-	w := newVault(t, func(s *v1alpha1.EtcdSnapshotScheduleSpec) {
+	w := newVault(t, func(s *v1beta1.EtcdSnapshotScheduleSpec) {
 		s.Schedule = []string{"* * * * *", "0 * * * *", "*/7 3,4 * * *", "30 2 * * *"}[next(4)]
 		s.TimeZone = []string{"", "Europe/Berlin", "America/New_York"}[next(3)]
 		s.SkipUnchanged = new(next(2) == 0)
@@ -31,18 +31,18 @@ func walk(t testing.TB, next func(n int) int, steps int) *vault {
 			s.Retention.MaxAge = &metav1.Duration{Duration: time.Duration(1+next(100)) * time.Hour}
 		}
 		if next(3) == 0 {
-			s.Stream = &v1alpha1.Stream{}
+			s.Stream = &v1beta1.Stream{}
 		}
 	}, time.Date(2026, time.Month(1+next(12)), 1+next(28), next(24), next(60), next(60), 0, time.UTC))
 	w.pass(0)
 	past := []Observation{w.view()}
-	phases := []v1alpha1.SnapshotPhase{v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotUnverified,
-		v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotRunning}
+	phases := []v1beta1.SnapshotPhase{v1beta1.SnapshotSucceeded, v1beta1.SnapshotSucceeded, v1beta1.SnapshotUnverified,
+		v1beta1.SnapshotFailed, v1beta1.SnapshotSkipped, v1beta1.SnapshotRunning}
 	off := time.Duration(0)
 	for range steps {
 		switch next(14) {
 		case 0:
-			w.o.Schedule.Status = v1alpha1.EtcdSnapshotScheduleStatus{}
+			w.o.Schedule.Status = v1beta1.EtcdSnapshotScheduleStatus{}
 		case 1:
 			w.o.Schedule.Spec.Suspend = !w.o.Schedule.Spec.Suspend
 		case 2:
@@ -139,7 +139,7 @@ func FuzzScheduleSpec(f *testing.F) {
 		o.Schedule.Name, o.Schedule.Spec.Schedule = name, schedule
 		o.Schedule.Spec.Retention.Last = new(int32(last))
 		o.Now = time.Unix(when%(1<<35), 0)
-		s := o.add("22 02:00", v1alpha1.SnapshotSucceeded)
+		s := o.add("22 02:00", v1beta1.SnapshotSucceeded)
 		delete(o.Snapshots, s.Name)
 		s.Name = child
 		o.Snapshots[s.Name] = s

@@ -3,7 +3,7 @@ package schedule
 import (
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // What is deleted can't be had back, so retention is made to err in one direction only:
@@ -18,7 +18,7 @@ import (
 const keptFailed = 3
 
 // retained are the names of the snapshots that are to stay, of all that a schedule has, the newest first.
-func retained(all []*taken, r v1alpha1.Retention, zone *time.Location) map[string]bool {
+func retained(all []*taken, r v1beta1.Retention, zone *time.Location) map[string]bool {
 	keep := map[string]bool{}
 	var stored, vain []*taken
 	for i, s := range all {
@@ -55,7 +55,7 @@ func retained(all []*taken, r v1alpha1.Retention, zone *time.Location) map[strin
 }
 
 // byRules adds what the rules keep. A snapshot that one rule keeps is kept; without any rule, all are.
-func byRules(keep map[string]bool, stored []*taken, r v1alpha1.Retention, zone *time.Location) {
+func byRules(keep map[string]bool, stored []*taken, r v1beta1.Retention, zone *time.Location) {
 	ruled := r.MaxAge != nil
 	for _, rule := range []struct {
 		most *int32

@@ -17,23 +17,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Observation is all that a decision about an EtcdSnapshotSchedule may depend on.
 type Observation struct {
-	Schedule *v1alpha1.EtcdSnapshotSchedule
+	Schedule *v1beta1.EtcdSnapshotSchedule
 	// Snapshots that it owns, by name.
-	Snapshots map[string]*v1alpha1.EtcdSnapshot
+	Snapshots map[string]*v1beta1.EtcdSnapshot
 	// Pods that it owns, by name: of its stream.
 	Pods map[string]*corev1.Pod
 	// Secrets that it owns, by name; Keyed tells that the installation has keys for streams.
 	Secrets map[string]*Secret
 	Keyed   bool
 	// Clusters of the namespace, by name, its own among them; none without spec.stream.
-	Clusters map[string]*v1alpha1.EtcdCluster
+	Clusters map[string]*v1beta1.EtcdCluster
 	// Images are where the installation has them from, AllowedEndpoints where an etcd may be that Quorate does not run;
 	// nil allows none. They are for the stream.
 	Images           objects.Images
@@ -56,13 +56,13 @@ type Secret struct {
 type Decision struct {
 	// Snapshots are complete: one that was observed and is not among them will be deleted. They are as they were
 	// observed; one without UID is new. Sorted by name.
-	Snapshots []*v1alpha1.EtcdSnapshot
+	Snapshots []*v1beta1.EtcdSnapshot
 	// Pods are complete, likewise: of the stream.
 	Pods []*corev1.Pod
 	// Secrets are complete, likewise: the edge puts the keys of the namespace's streams into them.
 	Secrets []*Secret
 	// Status replaces the schedule's status whole.
-	Status v1alpha1.EtcdSnapshotScheduleStatus
+	Status v1beta1.EtcdSnapshotScheduleStatus
 	// ResyncAfter is when to ask again at the latest; 0 leaves it to the controller's resync period.
 	ResyncAfter time.Duration
 	// Due is when a newer snapshot should be there at the latest: the second run after the newest that counts, so that
@@ -118,7 +118,7 @@ func Decide(o Observation) Decision {
 	at, message := allRules.First(a)
 	d := Decision{Reason: decision.Reason{Rule: allRules[at].Name, Message: message}}
 	a.decide(&d)
-	slices.SortFunc(d.Snapshots, func(x, y *v1alpha1.EtcdSnapshot) int { return cmp.Compare(x.Name, y.Name) })
+	slices.SortFunc(d.Snapshots, func(x, y *v1beta1.EtcdSnapshot) int { return cmp.Compare(x.Name, y.Name) })
 	d.Pods = a.pods()
 	d.Secrets = a.secrets()
 	d.Status = a.status(&d)

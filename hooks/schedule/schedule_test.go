@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
@@ -32,59 +32,59 @@ func clock(text string) time.Time {
 // everyHour is a schedule of every hour that was made on the first of November, without any snapshot yet.
 func everyHour() Observation {
 	return Observation{
-		Schedule: &v1alpha1.EtcdSnapshotSchedule{
+		Schedule: &v1beta1.EtcdSnapshotSchedule{
 			ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop", UID: "uid-schedule", Generation: 1,
 				CreationTimestamp: metav1.NewTime(clock("01 00:10"))},
-			Spec: v1alpha1.EtcdSnapshotScheduleSpec{
+			Spec: v1beta1.EtcdSnapshotScheduleSpec{
 				Schedule: "0 * * * *",
-				Template: v1alpha1.EtcdSnapshotTemplate{Spec: v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: "orders"},
-					Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "orders"}}}},
+				Template: v1beta1.EtcdSnapshotTemplate{Spec: v1beta1.EtcdSnapshotSpec{ClusterRef: v1beta1.ClusterRef{Name: "orders"},
+					Store: v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "backups", Prefix: "orders"}}}},
 			},
 		},
-		Snapshots: map[string]*v1alpha1.EtcdSnapshot{},
+		Snapshots: map[string]*v1beta1.EtcdSnapshot{},
 		Pods:      map[string]*corev1.Pod{},
-		Clusters:  map[string]*v1alpha1.EtcdCluster{"orders": anEtcd()},
+		Clusters:  map[string]*v1beta1.EtcdCluster{"orders": anEtcd()},
 		Zone:      time.UTC,
 		Now:       clock("22 03:00:20"),
 	}
 }
 
 // anEtcd is the cluster orders, which serves.
-func anEtcd() *v1alpha1.EtcdCluster {
-	return &v1alpha1.EtcdCluster{
+func anEtcd() *v1beta1.EtcdCluster {
+	return &v1beta1.EtcdCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop", UID: "uid-orders"},
-		Spec:       v1alpha1.EtcdClusterSpec{Version: "3.6.16"},
-		Status: v1alpha1.EtcdClusterStatus{ClusterID: "c1",
-			Members:    []v1alpha1.MemberStatus{{Name: "orders-0", Role: v1alpha1.Voter}},
-			Conditions: []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue}}},
+		Spec:       v1beta1.EtcdClusterSpec{Version: "3.6.16"},
+		Status: v1beta1.EtcdClusterStatus{ClusterID: "c1",
+			Members:    []v1beta1.MemberStatus{{Name: "orders-0", Role: v1beta1.Voter}},
+			Conditions: []metav1.Condition{{Type: v1beta1.Available, Status: metav1.ConditionTrue}}},
 	}
 }
 
 // add a snapshot of a run, as far as it has come; verified if it succeeded.
-func (o *Observation) add(run string, phase v1alpha1.SnapshotPhase) *v1alpha1.EtcdSnapshot {
+func (o *Observation) add(run string, phase v1beta1.SnapshotPhase) *v1beta1.EtcdSnapshot {
 	s := snapshotOf(o.Schedule, clock(run), clock(run).Add(time.Second))
 	finish(s, phase, clock(run).Unix(), clock(run).Add(10*time.Second))
 	o.Snapshots[s.Name] = s
 	return s
 }
 
-func snapshotOf(schedule *v1alpha1.EtcdSnapshotSchedule, run, created time.Time) *v1alpha1.EtcdSnapshot {
+func snapshotOf(schedule *v1beta1.EtcdSnapshotSchedule, run, created time.Time) *v1beta1.EtcdSnapshot {
 	name := snapshotName(schedule.Name, run)
-	return &v1alpha1.EtcdSnapshot{
+	return &v1beta1.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: schedule.Namespace, UID: types.UID("uid-" + name),
 			CreationTimestamp: metav1.NewTime(created)},
-		Spec: *v1alpha1.Copy(&schedule.Spec.Template.Spec),
+		Spec: *v1beta1.Copy(&schedule.Spec.Template.Spec),
 	}
 }
 
-func finish(s *v1alpha1.EtcdSnapshot, phase v1alpha1.SnapshotPhase, revision int64, when time.Time) {
-	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: phase}
+func finish(s *v1beta1.EtcdSnapshot, phase v1beta1.SnapshotPhase, revision int64, when time.Time) {
+	s.Status = v1beta1.EtcdSnapshotStatus{Phase: phase}
 	switch phase {
-	case v1alpha1.SnapshotSucceeded:
+	case v1beta1.SnapshotSucceeded:
 		s.Status.StartTime, s.Status.VerificationTime = metav1.NewTime(when), metav1.NewTime(when.Add(time.Second))
-	case v1alpha1.SnapshotUnverified:
+	case v1beta1.SnapshotUnverified:
 		s.Status.StartTime, s.Status.URI = metav1.NewTime(when), "s3://backups/"+s.Name
-	case v1alpha1.SnapshotSkipped:
+	case v1beta1.SnapshotSkipped:
 	default:
 		return
 	}
@@ -112,7 +112,7 @@ func changes(o Observation, d Decision) string {
 type edit = func(o *Observation)
 
 // ran is a snapshot that is as far as this.
-func ran(run string, phase v1alpha1.SnapshotPhase) edit {
+func ran(run string, phase v1beta1.SnapshotPhase) edit {
 	return func(o *Observation) { o.add(run, phase) }
 }
 
@@ -122,31 +122,31 @@ func lastRun(run string) edit {
 }
 
 // says changes the spec of the schedule.
-func says(change func(s *v1alpha1.EtcdSnapshotScheduleSpec)) edit {
+func says(change func(s *v1beta1.EtcdSnapshotScheduleSpec)) edit {
 	return func(o *Observation) { change(&o.Schedule.Spec) }
 }
 
 func keepsLast(o *Observation) { o.Schedule.Spec.Retention.Last = new(int32(1)) }
 
 func TestDecideSchedule(t *testing.T) {
-	const ok, running = v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotRunning
+	const ok, running = v1beta1.SnapshotSucceeded, v1beta1.SnapshotRunning
 	times := func(line string) edit {
-		return says(func(s *v1alpha1.EtcdSnapshotScheduleSpec) { s.Schedule = line })
+		return says(func(s *v1beta1.EtcdSnapshotScheduleSpec) { s.Schedule = line })
 	}
 	at := func(when time.Time) edit { return func(o *Observation) { o.Now = when } }
 	createdAt := func(when string) edit {
 		return func(o *Observation) { o.Schedule.CreationTimestamp = metav1.NewTime(clock(when)) }
 	}
-	deleted := func(run string, phase v1alpha1.SnapshotPhase) edit {
+	deleted := func(run string, phase v1beta1.SnapshotPhase) edit {
 		return func(o *Observation) { o.add(run, phase).DeletionTimestamp = &metav1.Time{Time: o.Now} }
 	}
-	suspended := says(func(s *v1alpha1.EtcdSnapshotScheduleSpec) { s.Suspend = true })
+	suspended := says(func(s *v1beta1.EtcdSnapshotScheduleSpec) { s.Suspend = true })
 	noZone := func(o *Observation) { o.Zone, o.Schedule.Spec.TimeZone = nil, "Europe/Belin" }
 	pending := func(o *Observation) {
-		o.add("22 02:00", v1alpha1.SnapshotPending).Status.Message = "the cluster has no quorum"
+		o.add("22 02:00", v1beta1.SnapshotPending).Status.Message = "the cluster has no quorum"
 	}
 	knownToBeStored := func(o *Observation) {
-		o.Schedule.Status.LastSuccess = &v1alpha1.SnapshotReference{Name: "orders-20261122-0200"}
+		o.Schedule.Status.LastSuccess = &v1beta1.SnapshotReference{Name: "orders-20261122-0200"}
 	}
 	byAFastClock := func(o *Observation) {
 		o.add("23 03:00", ok).CreationTimestamp = metav1.NewTime(clock("22 02:30"))
@@ -165,7 +165,7 @@ func TestDecideSchedule(t *testing.T) {
 		{"made on the minute of a run", []edit{createdAt("22 03:00:00")}, "Waiting", "", ""},
 		{"a run that was taken", []edit{ran("22 03:00", ok)}, "Waiting", "",
 			"orders-20261122-0300 is the newest snapshot"},
-		{"the status is lost, the snapshots are not", []edit{ran("22 03:00", v1alpha1.SnapshotFailed)}, "Failing", "",
+		{"the status is lost, the snapshots are not", []edit{ran("22 03:00", v1beta1.SnapshotFailed)}, "Failing", "",
 			"orders-20261122-0300 failed; none has succeeded yet"},
 		{"a person deleted the snapshot", []edit{lastRun("22 03:00")}, "Waiting", "", ""},
 		{"a person is deleting it", []edit{deleted("22 03:00", ok)}, "Waiting", "", "no snapshot has been taken yet"},
@@ -213,40 +213,40 @@ func TestDecideSchedule(t *testing.T) {
 }
 
 func TestUnless(t *testing.T) {
-	last := func(change func(s *v1alpha1.EtcdSnapshot)) edit {
+	last := func(change func(s *v1beta1.EtcdSnapshot)) edit {
 		return func(o *Observation) { change(o.Snapshots["orders-20261122-0100"]) }
 	}
-	unverified := last(func(s *v1alpha1.EtcdSnapshot) { s.Status.VerificationTime = metav1.Time{} })
-	encrypted := &v1alpha1.Encryption{Recipients: []string{"age1"}}
+	unverified := last(func(s *v1beta1.EtcdSnapshot) { s.Status.VerificationTime = metav1.Time{} })
+	encrypted := &v1beta1.Encryption{Recipients: []string{"age1"}}
 	for what, c := range map[string]struct {
 		given edit
 		want  int64
 	}{
-		"by default":               {says(func(*v1alpha1.EtcdSnapshotScheduleSpec) {}), 7},
-		"asked for":                {says(func(s *v1alpha1.EtcdSnapshotScheduleSpec) { s.SkipUnchanged = new(true) }), 7},
-		"not wanted":               {says(func(s *v1alpha1.EtcdSnapshotScheduleSpec) { s.SkipUnchanged = new(false) }), 0},
+		"by default":               {says(func(*v1beta1.EtcdSnapshotScheduleSpec) {}), 7},
+		"asked for":                {says(func(s *v1beta1.EtcdSnapshotScheduleSpec) { s.SkipUnchanged = new(true) }), 7},
+		"not wanted":               {says(func(s *v1beta1.EtcdSnapshotScheduleSpec) { s.SkipUnchanged = new(false) }), 0},
 		"the last is not verified": {unverified, 0},
 		"and need not be": {func(o *Observation) {
 			unverified(o)
 			o.Schedule.Spec.Template.Spec.Verify = new(false)
 		}, 7},
-		"another cluster": {says(func(s *v1alpha1.EtcdSnapshotScheduleSpec) { s.Template.Spec.ClusterRef.Name = "other" }),
+		"another cluster": {says(func(s *v1beta1.EtcdSnapshotScheduleSpec) { s.Template.Spec.ClusterRef.Name = "other" }),
 			0},
-		"another bucket": {says(func(s *v1alpha1.EtcdSnapshotScheduleSpec) { s.Template.Spec.Store.S3.Bucket = "other" }),
+		"another bucket": {says(func(s *v1beta1.EtcdSnapshotScheduleSpec) { s.Template.Spec.Store.S3.Bucket = "other" }),
 			0},
-		"encrypted from now on": {says(func(s *v1alpha1.EtcdSnapshotScheduleSpec) { s.Template.Spec.Encryption = encrypted }),
+		"encrypted from now on": {says(func(s *v1beta1.EtcdSnapshotScheduleSpec) { s.Template.Spec.Encryption = encrypted }),
 			0},
-		"it is being deleted": {last(func(s *v1alpha1.EtcdSnapshot) { s.DeletionTimestamp = &metav1.Time{} }), 0},
-		"it failed":           {last(func(s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed }), 0},
-		"it could not be verified": {last(func(s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotUnverified }),
+		"it is being deleted": {last(func(s *v1beta1.EtcdSnapshot) { s.DeletionTimestamp = &metav1.Time{} }), 0},
+		"it failed":           {last(func(s *v1beta1.EtcdSnapshot) { s.Status.Phase = v1beta1.SnapshotFailed }), 0},
+		"it could not be verified": {last(func(s *v1beta1.EtcdSnapshot) { s.Status.Phase = v1beta1.SnapshotUnverified }),
 			0},
-		"it does not say of which etcd it is": {last(func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" }), 0},
-		"nor with which users":                {last(func(s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 0 }), 0},
+		"it does not say of which etcd it is": {last(func(s *v1beta1.EtcdSnapshot) { s.Status.ClusterID = "" }), 0},
+		"nor with which users":                {last(func(s *v1beta1.EtcdSnapshot) { s.Status.AuthRevision = 0 }), 0},
 	} {
 		t.Run(what, func(t *testing.T) {
 			o := everyHour()
-			o.add("22 01:00", v1alpha1.SnapshotSucceeded).Status.Revision = 7
-			o.add("22 02:00", v1alpha1.SnapshotSkipped).Status.Revision = 7
+			o.add("22 01:00", v1beta1.SnapshotSucceeded).Status.Revision = 7
+			o.add("22 02:00", v1beta1.SnapshotSkipped).Status.Revision = 7
 			c.given(&o)
 			d := decided(t, o)
 			made := d.Snapshots[len(d.Snapshots)-1]
@@ -262,7 +262,7 @@ func TestUnless(t *testing.T) {
 
 func TestANewSnapshotIsAsTheTemplateSays(t *testing.T) {
 	o := everyHour()
-	o.Schedule.Spec.Template.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+	o.Schedule.Spec.Template.Spec.DeletionPolicy = v1beta1.DeletionDelete
 	o.Schedule.Spec.SkipUnchanged = new(false)
 	made := decided(t, o).Snapshots[0]
 	if !reflect.DeepEqual(made.Spec, o.Schedule.Spec.Template.Spec) {

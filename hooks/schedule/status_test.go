@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -16,11 +16,11 @@ func TestScheduleStatus(t *testing.T) {
 	o := everyHour()
 	o.Schedule.Spec.Retention.Last = new(int32(2))
 	for _, run := range []string{"21 23:00", "22 00:00", "22 01:00"} {
-		o.add(run, v1alpha1.SnapshotSucceeded)
+		o.add(run, v1beta1.SnapshotSucceeded)
 	}
-	unverified := o.add("22 02:00", v1alpha1.SnapshotSucceeded)
+	unverified := o.add("22 02:00", v1beta1.SnapshotSucceeded)
 	unverified.Status.VerificationTime, unverified.Status.Revision = metav1.Time{}, 9
-	skipped := o.add("22 03:00", v1alpha1.SnapshotSkipped)
+	skipped := o.add("22 03:00", v1beta1.SnapshotSkipped)
 	skipped.Status.Revision = 9
 
 	s := decided(t, o).Status
@@ -38,19 +38,19 @@ func TestScheduleStatus(t *testing.T) {
 	assert.EqualValues(t, 1, s.ObservedGeneration)
 	assert.Equal(t, "Ready True Serving", first(s.Conditions))
 
-	o.add("22 02:30", v1alpha1.SnapshotFailed)
+	o.add("22 02:30", v1beta1.SnapshotFailed)
 	assert.Nil(t, decided(t, o).Status.LastFailure, "it was before a run that found nothing to do")
 	delete(o.Snapshots, "orders-20261122-0230")
-	for what, edit := range map[string]func(s *v1alpha1.EtcdSnapshot){
-		"of another etcd, and of the same revision by accident": func(s *v1alpha1.EtcdSnapshot) {
+	for what, edit := range map[string]func(s *v1beta1.EtcdSnapshot){
+		"of another etcd, and of the same revision by accident": func(s *v1beta1.EtcdSnapshot) {
 			s.Status.ClusterID = "another"
 		},
-		"of another EtcdCluster":                    func(s *v1alpha1.EtcdSnapshot) { s.Spec.ClusterRef.Name = "another" },
-		"of another revision":                       func(s *v1alpha1.EtcdSnapshot) { s.Status.Revision = 8 },
-		"with other users":                          func(s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 2 },
-		"unreachable about which etcd it looked at": func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" },
-		"from before":                               func(s *v1alpha1.EtcdSnapshot) { s.Name = "orders-20261122-0130" },
-		"not skipped":                               func(s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed },
+		"of another EtcdCluster":                    func(s *v1beta1.EtcdSnapshot) { s.Spec.ClusterRef.Name = "another" },
+		"of another revision":                       func(s *v1beta1.EtcdSnapshot) { s.Status.Revision = 8 },
+		"with other users":                          func(s *v1beta1.EtcdSnapshot) { s.Status.AuthRevision = 2 },
+		"unreachable about which etcd it looked at": func(s *v1beta1.EtcdSnapshot) { s.Status.ClusterID = "" },
+		"from before":                               func(s *v1beta1.EtcdSnapshot) { s.Name = "orders-20261122-0130" },
+		"not skipped":                               func(s *v1beta1.EtcdSnapshot) { s.Status.Phase = v1beta1.SnapshotFailed },
 	} {
 		other := skipped.DeepCopy()
 		edit(other)
@@ -60,7 +60,7 @@ func TestScheduleStatus(t *testing.T) {
 		delete(o.Snapshots, other.Name)
 	}
 
-	failed := o.add("22 03:00", v1alpha1.SnapshotFailed)
+	failed := o.add("22 03:00", v1beta1.SnapshotFailed)
 	failed.Status.Message = "no such bucket"
 	d := decided(t, o)
 	assert.Equal(t, []string{failed.Name, "no such bucket"}, []string{d.Status.LastFailure.Name,
@@ -69,7 +69,7 @@ func TestScheduleStatus(t *testing.T) {
 		d.Reason.Message)
 
 	o.Now = clock("22 04:00:20")
-	o.add("22 04:00", v1alpha1.SnapshotSucceeded)
+	o.add("22 04:00", v1beta1.SnapshotSucceeded)
 	assert.Nil(t, decided(t, o).Status.LastFailure, "it was before the last success")
 	assert.EqualValues(t, 2, decided(t, o).Status.Kept)
 	o.Snapshots["orders-20261122-0100"].DeletionTimestamp = &metav1.Time{Time: o.Now}
@@ -95,9 +95,9 @@ func TestWhenANewerSnapshotIsDue(t *testing.T) {
 		assert.WithinDuration(t, want, decided(t, o).Due, 0, why)
 	}
 	due(clock("01 02:00"), "the second run after the schedule was created")
-	o.add("22 01:00", v1alpha1.SnapshotSucceeded)
+	o.add("22 01:00", v1beta1.SnapshotSucceeded)
 	due(clock("22 03:00"), "the second run after the newest")
-	o.add("22 02:00", v1alpha1.SnapshotSucceeded).Status.VerificationTime = metav1.Time{}
+	o.add("22 02:00", v1beta1.SnapshotSucceeded).Status.VerificationTime = metav1.Time{}
 	due(clock("22 03:00"), "what was not restored on trial does not count")
 	o.Schedule.Spec.Template.Spec.Verify = new(false)
 	due(clock("22 04:00"), "except for a schedule that does without")
@@ -110,7 +110,7 @@ func TestWhenANewerSnapshotIsDue(t *testing.T) {
 // A schedule is asked again when the next run is due, and not before.
 func TestWhenAScheduleIsAskedAgain(t *testing.T) {
 	o := everyHour()
-	o.add("22 03:00", v1alpha1.SnapshotSucceeded)
+	o.add("22 03:00", v1beta1.SnapshotSucceeded)
 	asked := func(now time.Time, rule string, want time.Duration) {
 		t.Helper()
 		o.Now = now
@@ -123,7 +123,7 @@ func TestWhenAScheduleIsAskedAgain(t *testing.T) {
 	asked(clock("22 04:00:00").Add(-time.Microsecond), "Waiting", punctual) // less may be a hot loop
 	asked(clock("22 04:00:00"), ruleTake, time.Hour)
 
-	o.add("22 03:00", v1alpha1.SnapshotRunning)
+	o.add("22 03:00", v1beta1.SnapshotRunning)
 	asked(clock("22 04:00:20"), "Wait", 59*time.Minute+40*time.Second)
 	o.Schedule.Spec.Suspend = true
 	asked(clock("22 04:01:01"), "Suspended", 0)
@@ -135,25 +135,25 @@ func first(all []metav1.Condition) string {
 }
 
 func TestFinalizeSchedule(t *testing.T) {
-	given := func(policy v1alpha1.DeletionPolicy) Observation {
+	given := func(policy v1beta1.DeletionPolicy) Observation {
 		o := everyHour()
 		o.Schedule.Spec.DeletionPolicy = policy
 		o.Schedule.DeletionTimestamp = &metav1.Time{Time: o.Now.Add(-time.Minute)}
 		for _, run := range []string{"22 01:00", "22 02:00"} {
-			o.add(run, v1alpha1.SnapshotSucceeded).OwnerReferences = []metav1.OwnerReference{{Name: "orders",
+			o.add(run, v1beta1.SnapshotSucceeded).OwnerReferences = []metav1.OwnerReference{{Name: "orders",
 				UID: o.Schedule.UID}}
 		}
 		return o
 	}
-	left, finalized, _ := Finalize(given(v1alpha1.DeletionDelete))
+	left, finalized, _ := Finalize(given(v1beta1.DeletionDelete))
 	require.Len(t, left, 2)
 	assert.True(t, finalized, "they go with their owner, by Kubernetes")
 	assert.Empty(t, left[0].Annotations[objects.AnnotationRetained])
 	assert.Empty(t, Told(left[0]).OwnerReferences)
 
-	for _, policy := range []v1alpha1.DeletionPolicy{"", v1alpha1.DeletionRetain} {
+	for _, policy := range []v1beta1.DeletionPolicy{"", v1beta1.DeletionRetain} {
 		o := given(policy)
-		next := func(most int, owners int, why string) []*v1alpha1.EtcdSnapshot {
+		next := func(most int, owners int, why string) []*v1beta1.EtcdSnapshot {
 			t.Helper()
 			left, finalized, _ := Finalize(o)
 			require.Len(t, left, most, why)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/stores"
@@ -158,7 +158,7 @@ func (a *agenda) reachable() bool {
 	}
 	cluster := a.Clusters[spec.ClusterRef.Name]
 	return cluster != nil && cluster.DeletionTimestamp == nil && cluster.Status.ClusterID != "" &&
-		meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.Available)
+		meta.IsStatusConditionTrue(cluster.Status.Conditions, v1beta1.Available)
 }
 
 // baseAt is when a base may be taken, as the time of its run; zero for not before something else happens.
@@ -251,11 +251,11 @@ func (a *agenda) nextBase() string {
 }
 
 // streamStatus is what the status says of the pod; nil without one.
-func (a *agenda) streamStatus() *v1alpha1.StreamStatus {
+func (a *agenda) streamStatus() *v1beta1.StreamStatus {
 	if a.Schedule.Spec.Stream == nil || a.pod == nil {
 		return nil
 	}
-	s := &v1alpha1.StreamStatus{Pod: a.pod.Name, Base: a.pod.Annotations[objects.AnnotationBase]}
+	s := &v1beta1.StreamStatus{Pod: a.pod.Name, Base: a.pod.Annotations[objects.AnnotationBase]}
 	if base := a.Snapshots[s.Base]; base != nil {
 		s.ClusterID = base.Status.ClusterID
 	} else if old := a.Schedule.Status.Stream; old != nil && old.Base == s.Base {

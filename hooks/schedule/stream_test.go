@@ -11,16 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // streaming is a schedule with a stream, and the verified snapshot of three o'clock.
 func streaming() Observation {
 	o := everyHour()
-	o.Schedule.Spec.Stream = &v1alpha1.Stream{}
+	o.Schedule.Spec.Stream = &v1beta1.Stream{}
 	o.Images = objects.Images{Image: "quorate:v1"}
-	o.add("22 03:00", v1alpha1.SnapshotSucceeded)
+	o.add("22 03:00", v1beta1.SnapshotSucceeded)
 	return o
 }
 
@@ -46,7 +46,7 @@ func ends(pod *corev1.Pod, report string) {
 }
 
 func condition(d *Decision) string {
-	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Streaming)
+	c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.Streaming)
 	if c == nil {
 		return "none"
 	}
@@ -67,7 +67,7 @@ func TestStreamOfASchedule(t *testing.T) {
 			"True Stored: pod orders-uid-sche-stream-1 stores what changes after orders-20261122-0300", ""},
 		{"the pod goes", func(o *Observation, pod *corev1.Pod) { delete(o.Pods, pod.Name) }, "+" + pod,
 			"False Starting", ""},
-		{"a newer snapshot", func(o *Observation, _ *corev1.Pod) { o.add("22 03:01", v1alpha1.SnapshotSucceeded) }, pod,
+		{"a newer snapshot", func(o *Observation, _ *corev1.Pod) { o.add("22 03:01", v1beta1.SnapshotSucceeded) }, pod,
 			"True Stored: pod orders-uid-sche-stream-1 stores what changes after orders-20261122-0300", ""},
 		{"the pod failed", func(_ *Observation, pod *corev1.Pod) { pod.Status.Phase, pod.Status.Conditions = corev1.PodFailed, nil }, "",
 			"False NotStored", ""},
@@ -108,17 +108,17 @@ func TestStreamOfASchedule(t *testing.T) {
 			"03:01 UTC", ""},
 		{"users changed while a snapshot is taken", func(o *Observation, pod *corev1.Pod) {
 			ends(pod, `{"reason":"UsersChanged","error":"users have changed"}`)
-			o.add("22 03:01", v1alpha1.SnapshotRunning)
+			o.add("22 03:01", v1beta1.SnapshotRunning)
 			o.Now = o.Now.Add(10 * time.Minute)
 		}, pod, "False UsersChanged", ""},
 		{"users changed, and another base is there", func(o *Observation, pod *corev1.Pod) {
 			ends(pod, `{"reason":"UsersChanged","error":"users have changed"}`)
-			o.add("22 03:01", v1alpha1.SnapshotSucceeded)
+			o.add("22 03:01", v1beta1.SnapshotSucceeded)
 			o.Now = o.Now.Add(10 * time.Minute)
 		}, "", "False UsersChanged", ""},
 		{"users changed, and the base taken for that failed", func(o *Observation, pod *corev1.Pod) {
 			ends(pod, `{"reason":"UsersChanged","error":"users have changed"}`)
-			o.add("22 03:01", v1alpha1.SnapshotFailed)
+			o.add("22 03:01", v1beta1.SnapshotFailed)
 			o.Now = o.Now.Add(20 * time.Minute)
 		}, pod, "False UsersChanged", ""},
 		{"the cluster has other data", func(o *Observation, pod *corev1.Pod) {
@@ -133,7 +133,7 @@ func TestStreamOfASchedule(t *testing.T) {
 			"+orders-20261122-0302"},
 		{"its own data once more", func(o *Observation, _ *corev1.Pod) {
 			o.Clusters["orders"].Status.ClusterID = "c2"
-			o.add("22 03:02", v1alpha1.SnapshotSucceeded).Status.ClusterID = "c2"
+			o.add("22 03:02", v1beta1.SnapshotSucceeded).Status.ClusterID = "c2"
 			o.Now = o.Now.Add(3 * time.Minute)
 		}, "", "True Stored", ""},
 	} {
@@ -159,7 +159,7 @@ func TestStreamOfASchedule(t *testing.T) {
 // TestTheFirstBase is taken at once, and a stream follows only once it is verified.
 func TestTheFirstBase(t *testing.T) {
 	o := everyHour()
-	o.Schedule.Spec.Stream = &v1alpha1.Stream{}
+	o.Schedule.Spec.Stream = &v1beta1.Stream{}
 	o.Schedule.CreationTimestamp = metav1.NewTime(clock("22 03:05:10"))
 	o.Now = clock("22 03:05:20")
 	d := decided(t, o)
@@ -177,7 +177,7 @@ func TestTheFirstBase(t *testing.T) {
 	assert.Empty(t, changes(o, d))
 
 	o = streaming()
-	o.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}
+	o.Snapshots = map[string]*v1beta1.EtcdSnapshot{}
 	o.Schedule.Status.LastScheduleTime = metav1.NewTime(clock("22 03:00"))
 	d = decided(t, o)
 	assert.Empty(t, changes(o, d), "one of this minute was made")
@@ -189,7 +189,7 @@ func TestASignedStream(t *testing.T) {
 	o := everyHour()
 	o.Keyed = true
 	assert.Nil(t, Decide(o).Secrets, "it has no stream")
-	o.Schedule.Spec.Stream = &v1alpha1.Stream{}
+	o.Schedule.Spec.Stream = &v1beta1.Stream{}
 	secrets := Decide(o).Secrets
 	require.Len(t, secrets, 1)
 	assert.Equal(t, "orders-stream-key", secrets[0].Name)
@@ -203,7 +203,7 @@ func TestASignedStream(t *testing.T) {
 // TestAScheduleWithoutStreamIsAsBefore: nothing of it depends on clusters and pods.
 func TestAScheduleWithoutStreamIsAsBefore(t *testing.T) {
 	o := everyHour()
-	o.add("22 02:00", v1alpha1.SnapshotSucceeded)
+	o.add("22 02:00", v1beta1.SnapshotSucceeded)
 	with := Decide(o)
 	o.Pods, o.Clusters = nil, nil
 	assert.Equal(t, with, Decide(o))

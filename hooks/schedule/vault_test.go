@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
@@ -31,7 +31,7 @@ type vault struct {
 	judged bool
 }
 
-func newVault(t testing.TB, spec func(*v1alpha1.EtcdSnapshotScheduleSpec), from time.Time) *vault {
+func newVault(t testing.TB, spec func(*v1beta1.EtcdSnapshotScheduleSpec), from time.Time) *vault {
 	o := everyHour()
 	o.Schedule.CreationTimestamp = metav1.NewTime(from)
 	spec(&o.Schedule.Spec)
@@ -192,16 +192,16 @@ func (w *vault) judgePods(o Observation, d Decision) {
 }
 
 // finish lets the snapshots that are under way end so.
-func (w *vault) finish(phase v1alpha1.SnapshotPhase) {
+func (w *vault) finish(phase v1beta1.SnapshotPhase) {
 	for name, s := range w.o.Snapshots {
-		if s.Status.Phase != "" && s.Status.Phase != v1alpha1.SnapshotRunning {
+		if s.Status.Phase != "" && s.Status.Phase != v1beta1.SnapshotRunning {
 			continue
 		}
 		s = s.DeepCopy()
 		end := phase
 		u := snapshot.UnlessOf(s)
-		if phase == v1alpha1.SnapshotSucceeded && u != nil && u.Revision == w.revision {
-			end = v1alpha1.SnapshotSkipped
+		if phase == v1beta1.SnapshotSucceeded && u != nil && u.Revision == w.revision {
+			end = v1beta1.SnapshotSkipped
 		}
 		finish(s, end, w.revision, w.true)
 		w.o.Snapshots[name] = s
@@ -228,7 +228,7 @@ func mustBeKept(o Observation) map[string]string {
 		{"monthly", r.Monthly, func(t time.Time) string { return t.Format("2006-01") }},
 		{"yearly", r.Yearly, func(t time.Time) string { return t.Format("2006") }},
 	}
-	var stored []*v1alpha1.EtcdSnapshot
+	var stored []*v1beta1.EtcdSnapshot
 	newestOf := time.Time{}
 	for _, s := range o.Snapshots {
 		if inStore(s) {

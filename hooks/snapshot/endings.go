@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -21,14 +21,14 @@ func retained(v *view) *plan {
 	case v.Snapshot.Annotations[objects.AnnotationAbandon] == "true":
 		return &plan{message: "the stored artifact stays: the annotation " + objects.AnnotationAbandon +
 			" asks for that", jobs: v.all(), finalized: true, stays: true}
-	case v.Snapshot.Spec.DeletionPolicy != v1alpha1.DeletionDelete:
+	case v.Snapshot.Spec.DeletionPolicy != v1beta1.DeletionDelete:
 		return &plan{message: "the stored artifact stays", jobs: v.all(), finalized: true, stays: true}
 	}
 	return nil
 }
 
 func nothingStored(v *view) *plan {
-	if v.Snapshot.Status.Phase != v1alpha1.SnapshotSkipped && validate(&v.Snapshot.Spec) == nil {
+	if v.Snapshot.Status.Phase != v1beta1.SnapshotSkipped && validate(&v.Snapshot.Spec) == nil {
 		return nil
 	}
 	return &plan{message: "nothing was stored", jobs: v.all(), finalized: true, stays: true}
@@ -36,8 +36,8 @@ func nothingStored(v *view) *plan {
 
 func inUse(v *view) *plan {
 	users := v.users()
-	stored := v.Snapshot.Status.Phase == v1alpha1.SnapshotSucceeded ||
-		v.Snapshot.Status.Phase == v1alpha1.SnapshotUnverified
+	stored := v.Snapshot.Status.Phase == v1beta1.SnapshotSucceeded ||
+		v.Snapshot.Status.Phase == v1beta1.SnapshotUnverified
 	if len(users) == 0 || !stored || len(v.deleting) > 0 {
 		return nil
 	}
@@ -84,7 +84,7 @@ func abandoned(v *view) *plan {
 	switch {
 	case job == nil:
 		why := cmp.Or(v.storeUnagreed(), "no Job to delete it could be created")
-		since := meta.FindStatusCondition(v.Snapshot.Status.Conditions, v1alpha1.Deleted)
+		since := meta.FindStatusCondition(v.Snapshot.Status.Conditions, v1beta1.Deleted)
 		if since == nil || v.Now.Sub(since.LastTransitionTime.Time) < unmadeAfter {
 			return nil
 		}
@@ -171,5 +171,5 @@ func (v *view) deletes(job *batchv1.Job) *plan {
 
 // waitsForDeletion is a plan on the way to the end.
 func (v *view) waitsForDeletion(message string, jobs []*batchv1.Job, resync time.Duration) *plan {
-	return &plan{phase: v1alpha1.SnapshotDeleting, message: message, jobs: jobs, resync: resync}
+	return &plan{phase: v1beta1.SnapshotDeleting, message: message, jobs: jobs, resync: resync}
 }

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
@@ -38,9 +38,9 @@ const (
 
 // Key is where a snapshot is stored, below the folder of its store. It is the same whenever it is asked for, and no
 // other snapshot has it: a Job that is repeated finds what the one before it has done.
-func Key(s *v1alpha1.EtcdSnapshot) string {
+func Key(s *v1beta1.EtcdSnapshot) string {
 	key := path.Join(s.Namespace, s.Spec.SourceName(), s.Name+"-"+shortUID(s)+".db")
-	if compression(s) == v1alpha1.CompressZstd {
+	if compression(s) == v1beta1.CompressZstd {
 		key += ".zst"
 	}
 	if s.Spec.Encryption != nil {
@@ -49,12 +49,12 @@ func Key(s *v1alpha1.EtcdSnapshot) string {
 	return key
 }
 
-func compression(s *v1alpha1.EtcdSnapshot) v1alpha1.Compression {
-	return cmp.Or(s.Spec.Compression, v1alpha1.CompressZstd)
+func compression(s *v1beta1.EtcdSnapshot) v1beta1.Compression {
+	return cmp.Or(s.Spec.Compression, v1beta1.CompressZstd)
 }
 
 // shortUID is what tells snapshots of one name apart.
-func shortUID(s *v1alpha1.EtcdSnapshot) string {
+func shortUID(s *v1beta1.EtcdSnapshot) string {
 	return string(s.UID[:min(8, len(s.UID))])
 }
 
@@ -75,10 +75,10 @@ func (v *view) oursByName(pod *corev1.Pod) bool {
 }
 
 // clientEndpoints are the client URLs of the voters.
-func clientEndpoints(c *v1alpha1.EtcdCluster) []string {
+func clientEndpoints(c *v1beta1.EtcdCluster) []string {
 	var list []string
 	for _, m := range c.Status.Members {
-		if _, ours := objects.Ordinal(c.Name, m.Name); ours && m.Role == v1alpha1.Voter {
+		if _, ours := objects.Ordinal(c.Name, m.Name); ours && m.Role == v1beta1.Voter {
 			list = append(list, objects.ClientURL(c, m.Name, ""))
 		}
 	}
@@ -112,7 +112,7 @@ func (v *view) takingJob(n int) *batchv1.Job {
 }
 
 // snapshotArgs are the flags of quorate-snapshot snapshot, with those by which it comes to etcd and to the store.
-func snapshotArgs(s *v1alpha1.EtcdSnapshot, etcd, store []string) []string {
+func snapshotArgs(s *v1beta1.EtcdSnapshot, etcd, store []string) []string {
 	args := slices.Concat(etcd, store, []string{"--key=" + Key(s)}, compressedAs(s))
 	if s3 := s.Spec.Store.S3; s3 != nil && s3.ObjectLock != nil {
 		args = append(args, "--lock="+strings.ToLower(string(s3.ObjectLock.Mode)),
@@ -189,7 +189,7 @@ func Answering(main *corev1.Container, name string, port int) {
 
 // PodSpec is that of a pod with this one container, of quorate-snapshot, which may do nothing that it need not.
 // Security may be nil.
-func PodSpec(main corev1.Container, volumes []corev1.Volume, security *v1alpha1.PodSecurity) corev1.PodSpec {
+func PodSpec(main corev1.Container, volumes []corev1.Volume, security *v1beta1.PodSecurity) corev1.PodSpec {
 	main.SecurityContext = objects.Restricted()
 	main.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	if memory, limited := main.Resources.Limits[corev1.ResourceMemory]; limited {
@@ -205,7 +205,7 @@ func PodSpec(main corev1.Container, volumes []corev1.Volume, security *v1alpha1.
 }
 
 // podSecurity is what the snapshot says of its pods, else what its cluster does, while it is there.
-func (v *view) podSecurity() *v1alpha1.PodSecurity {
+func (v *view) podSecurity() *v1beta1.PodSecurity {
 	if s := v.Snapshot.Spec.Job.SecurityContext; s != nil || v.cluster == nil {
 		return s
 	}
@@ -225,7 +225,7 @@ func (v *view) jobLabels() map[string]string {
 // trialMemory is what an etcd on trial may take beyond what is the same for all, of a database with so many bytes, in
 // bytes. Its index of all keys grows with their number: a quarter of the database is enough where a key and its value
 // have 250 bytes, and more than enough where they have more.
-func trialMemory(s *v1alpha1.EtcdSnapshot, database int64) int64 {
+func trialMemory(s *v1beta1.EtcdSnapshot, database int64) int64 {
 	if !verifies(s) {
 		return 0
 	}
@@ -286,7 +286,7 @@ func (v *view) job(name string, retries int32, deadline time.Duration, pod corev
 
 // validate says what is wrong with an EtcdSnapshot. Its cluster is a part of the name under
 // which it is stored.
-func validate(s *v1alpha1.EtcdSnapshotSpec) error {
+func validate(s *v1beta1.EtcdSnapshotSpec) error {
 	if (s.External == nil) == (s.ClusterRef.Name == "") {
 		return errors.New("set exactly one of spec.clusterRef and spec.external")
 	}
@@ -299,7 +299,7 @@ func validate(s *v1alpha1.EtcdSnapshotSpec) error {
 }
 
 // validateExternal says why the Job must not come to this etcd: what is secret never goes over plain text.
-func validateExternal(external *v1alpha1.ExternalSource) error {
+func validateExternal(external *v1beta1.ExternalSource) error {
 	if external == nil {
 		return nil
 	}
@@ -310,7 +310,7 @@ func validateExternal(external *v1alpha1.ExternalSource) error {
 }
 
 // ValidateWay says why no pod must come to an etcd as a field says, where the API server did not refuse it.
-func ValidateWay(field string, external *v1alpha1.ExternalEtcd) error {
+func ValidateWay(field string, external *v1beta1.ExternalEtcd) error {
 	for _, endpoint := range external.Endpoints {
 		if strings.HasPrefix(endpoint, "https://") != (external.CASecretRef.Name != "") {
 			return fmt.Errorf("%s.caSecretRef is for endpoints that begin with https://, and these need it; "+

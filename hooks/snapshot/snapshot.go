@@ -20,7 +20,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/stores"
@@ -29,13 +29,13 @@ import (
 // Observation is everything that a decision about an EtcdSnapshot may depend on.
 type Observation struct {
 	// Snapshot is the parent as Metacontroller sent it. Its cache may lag behind the API server.
-	Snapshot *v1alpha1.EtcdSnapshot
+	Snapshot *v1beta1.EtcdSnapshot
 	// Jobs are the parent's children, by name.
 	Jobs map[string]*batchv1.Job
 	// Pods that carry the snapshot's name in LabelSnapshot, and EtcdClusters of the namespace, by name, its own among
 	// them: see [Pods].
 	Pods     map[string]*corev1.Pod
-	Clusters map[string]*v1alpha1.EtcdCluster
+	Clusters map[string]*v1beta1.EtcdCluster
 	// Now is the time of the call.
 	Now time.Time
 	// Images are where the installation has them from.
@@ -51,7 +51,7 @@ type Decision struct {
 	// Jobs are complete: an observed Job that is not among them will be deleted. One that was observed carries its UID.
 	Jobs []*batchv1.Job
 	// Status replaces the parent's status whole.
-	Status v1alpha1.EtcdSnapshotStatus
+	Status v1beta1.EtcdSnapshotStatus
 	// ResyncAfter is when to ask again at the latest; 0 leaves it to the controller's resync period.
 	ResyncAfter time.Duration
 	// Reason is the rule that fired.
@@ -62,7 +62,7 @@ type Decision struct {
 
 // plan is what a rule says.
 type plan struct {
-	phase   v1alpha1.SnapshotPhase
+	phase   v1beta1.SnapshotPhase
 	message string
 	// progress and failure are remembered in the status, and forgotten by a plan that has none.
 	progress, failure string
@@ -169,9 +169,9 @@ func finished(v *view) *plan {
 	switch v.Snapshot.Status.Phase {
 	default:
 		return nil
-	case v1alpha1.SnapshotFailed, v1alpha1.SnapshotUnverified:
+	case v1beta1.SnapshotFailed, v1beta1.SnapshotUnverified:
 		return p
-	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSkipped:
+	case v1beta1.SnapshotSucceeded, v1beta1.SnapshotSkipped:
 	}
 	p.jobs = nil
 	for _, job := range v.all() {
@@ -198,7 +198,7 @@ func succeeded(v *view) *plan {
 	if report == nil {
 		return nil
 	}
-	return &plan{phase: v1alpha1.SnapshotSucceeded, message: whatIsStored(report), report: report, jobs: v.all(),
+	return &plan{phase: v1beta1.SnapshotSucceeded, message: whatIsStored(report), report: report, jobs: v.all(),
 		resync: resyncLater}
 }
 
@@ -209,7 +209,7 @@ func skipped(v *view) *plan {
 	}
 	message := fmt.Sprintf("no snapshot was needed: the keys still have revision %d, users and roles revision %d",
 		report.Revision, report.AuthRevision)
-	return &plan{phase: v1alpha1.SnapshotSkipped, message: message, report: report, jobs: v.all(),
+	return &plan{phase: v1beta1.SnapshotSkipped, message: message, report: report, jobs: v.all(),
 		resync: resyncLater}
 }
 
@@ -247,7 +247,7 @@ func inspect(v *view) *plan {
 		return nil
 	}
 	p := &plan{
-		phase: v1alpha1.SnapshotRunning, failure: why, message: why + "; checking whether anything was stored: ",
+		phase: v1beta1.SnapshotRunning, failure: why, message: why + "; checking whether anything was stored: ",
 		report: v.told(), jobs: v.all(), resync: resyncLater,
 	}
 	inspection := v.inspection()
@@ -290,7 +290,7 @@ func stored(v *view) *plan {
 	}
 	message := fmt.Sprintf("not verified: %s; the stored artifact stays: revision %d or later, %s stored as %s", v.why(why),
 		s.Revision, s.Size, s.StoredSize)
-	return &plan{phase: v1alpha1.SnapshotUnverified, message: message, report: report, jobs: v.all()}
+	return &plan{phase: v1beta1.SnapshotUnverified, message: message, report: report, jobs: v.all()}
 }
 
 func failed(v *view) *plan {
@@ -306,7 +306,7 @@ func failed(v *view) *plan {
 		}
 		message += "; the check whether anything was stored failed: " + lost
 	}
-	return &plan{phase: v1alpha1.SnapshotFailed, message: message, report: v.told(), jobs: v.all()}
+	return &plan{phase: v1beta1.SnapshotFailed, message: message, report: v.told(), jobs: v.all()}
 }
 
 func readAgain(v *view) *plan {
@@ -319,14 +319,14 @@ func readAgain(v *view) *plan {
 	case how == nil:
 		return nil
 	case v.Now.Sub(how.LastTransitionTime.Time) < reportLag:
-		return &plan{phase: v1alpha1.SnapshotRunning, message: "the Job is done; waiting for its report",
+		return &plan{phase: v1beta1.SnapshotRunning, message: "the Job is done; waiting for its report",
 			jobs: v.all(), resync: resyncLater}
 	case jobNumber(job) >= mostReads, v.blocked() != "", validate(&v.Snapshot.Spec) != nil:
 		return nil
 	}
 	next := v.takingJob(jobNumber(job) + 1)
 	return &plan{
-		phase: v1alpha1.SnapshotRunning, message: "the Job is done, but its report is gone with its pod: reading the " +
+		phase: v1beta1.SnapshotRunning, message: "the Job is done, but its report is gone with its pod: reading the " +
 			"stored artifact again",
 		progress: isMade(next), jobs: append(v.deleting, next), resync: resyncLater,
 	}
@@ -343,7 +343,7 @@ func taking(v *view) *plan {
 
 func unsupported(v *view) *plan {
 	if err := validate(&v.Snapshot.Spec); err != nil {
-		return &plan{phase: v1alpha1.SnapshotFailed, message: err.Error(), jobs: v.all()}
+		return &plan{phase: v1beta1.SnapshotFailed, message: err.Error(), jobs: v.all()}
 	}
 	return nil
 }
@@ -361,11 +361,11 @@ func pending(v *view) *plan {
 	if why == "" {
 		return nil
 	}
-	return &plan{phase: v1alpha1.SnapshotPending, message: why, jobs: v.all(), resync: v.leftToBegin()}
+	return &plan{phase: v1beta1.SnapshotPending, message: why, jobs: v.all(), resync: v.leftToBegin()}
 }
 
 func take(v *view) *plan {
 	job := v.takingJob(1)
-	return &plan{phase: v1alpha1.SnapshotPending, message: isMade(job), progress: isMade(job),
+	return &plan{phase: v1beta1.SnapshotPending, message: isMade(job), progress: isMade(job),
 		jobs: append(v.deleting, job), resync: resyncLater}
 }

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/test/simulated/kubelet"
@@ -25,23 +25,23 @@ import (
 func aSnapshot() Observation {
 	now := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 	return Observation{
-		Snapshot: &v1alpha1.EtcdSnapshot{
+		Snapshot: &v1beta1.EtcdSnapshot{
 			ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "shop", UID: "12c500ed-0b78-7910",
 				CreationTimestamp: metav1.NewTime(now)},
-			Spec: v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: "orders"},
-				Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd",
-					CredentialsSecretRef: v1alpha1.SecretRef{Name: "keys"}},
-					CASecretRef: v1alpha1.SecretKeyRef{Name: "trust"}}},
+			Spec: v1beta1.EtcdSnapshotSpec{ClusterRef: v1beta1.ClusterRef{Name: "orders"},
+				Store: v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "backups", Prefix: "etcd",
+					CredentialsSecretRef: v1beta1.SecretRef{Name: "keys"}},
+					CASecretRef: v1beta1.SecretKeyRef{Name: "trust"}}},
 		},
-		Clusters: map[string]*v1alpha1.EtcdCluster{"orders": {
+		Clusters: map[string]*v1beta1.EtcdCluster{"orders": {
 			ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop"},
-			Spec: v1alpha1.EtcdClusterSpec{Version: "3.6.16",
-				Image: v1alpha1.ImageSpec{PullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}}},
-			Status: v1alpha1.EtcdClusterStatus{
+			Spec: v1beta1.EtcdClusterSpec{Version: "3.6.16",
+				Image: v1beta1.ImageSpec{PullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}}},
+			Status: v1beta1.EtcdClusterStatus{
 				Version:    "3.6.15",
-				Conditions: []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue}},
-				Members: []v1alpha1.MemberStatus{{Name: "orders-0", Role: v1alpha1.Voter},
-					{Name: "orders-3", Role: v1alpha1.Learner}, {Name: "orders-4", Role: v1alpha1.Voter}},
+				Conditions: []metav1.Condition{{Type: v1beta1.Available, Status: metav1.ConditionTrue}},
+				Members: []v1beta1.MemberStatus{{Name: "orders-0", Role: v1beta1.Voter},
+					{Name: "orders-3", Role: v1beta1.Learner}, {Name: "orders-4", Role: v1beta1.Voter}},
 			},
 		}},
 		Now: now, Images: objects.Images{Image: "quorate:v1"},
@@ -60,9 +60,9 @@ func theJob(t *testing.T, o Observation) *batchv1.Job {
 func TestSnapshotKeys(t *testing.T) {
 	s := aSnapshot().Snapshot
 	assert.Equal(t, "shop/orders/nightly-12c500ed.db.zst", Key(s))
-	s.Spec.Compression = v1alpha1.CompressNone
+	s.Spec.Compression = v1beta1.CompressNone
 	assert.Equal(t, "shop/orders/nightly-12c500ed.db", Key(s))
-	s.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1x"}}
+	s.Spec.Encryption = &v1beta1.Encryption{Recipients: []string{"age1x"}}
 	assert.Equal(t, "shop/orders/nightly-12c500ed.db.age", Key(s))
 	s.UID = "1"
 	assert.Equal(t, "shop/orders/nightly-1.db.age", Key(s), "whatever a UID looks like")
@@ -88,7 +88,7 @@ func TestJobNamesFit(t *testing.T) {
 
 func TestTakingJob(t *testing.T) {
 	o := aSnapshot()
-	o.Snapshot.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1x", "age1y"}}
+	o.Snapshot.Spec.Encryption = &v1beta1.Encryption{Recipients: []string{"age1x", "age1y"}}
 	o.Snapshot.Annotations = map[string]string{objects.AnnotationUnless: "revision=7,auth-revision=3,cluster=2c119c3b"}
 	job := theJob(t, o)
 	pod := job.Spec.Template
@@ -137,8 +137,8 @@ func TestDiscardJobRunsTheProgramOfStores(t *testing.T) {
 
 func TestTakingJobInPlainText(t *testing.T) {
 	o := aSnapshot()
-	o.Clusters["orders"].Spec.TLS.Mode = v1alpha1.TLSDisabled
-	o.Snapshot.Spec.Store = v1alpha1.Store{Claim: &v1alpha1.ClaimStore{Name: "backups", Path: "etcd"}}
+	o.Clusters["orders"].Spec.TLS.Mode = v1beta1.TLSDisabled
+	o.Snapshot.Spec.Store = v1beta1.Store{Claim: &v1beta1.ClaimStore{Name: "backups", Path: "etcd"}}
 	o.Snapshot.Spec.Job.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}
 	pod := theJob(t, o).Spec.Template.Spec
 	main := pod.Containers[0]
@@ -192,8 +192,8 @@ func TestWordsForPeople(t *testing.T) {
 func TestAFinishedSnapshotFollowsTheGeneration(t *testing.T) {
 	o := aSnapshot()
 	o.Snapshot.Generation = 2
-	o.Snapshot.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, ObservedGeneration: 1,
-		Conditions: []metav1.Condition{{Type: v1alpha1.Complete, Status: metav1.ConditionTrue, ObservedGeneration: 1}}}
+	o.Snapshot.Status = v1beta1.EtcdSnapshotStatus{Phase: v1beta1.SnapshotSucceeded, ObservedGeneration: 1,
+		Conditions: []metav1.Condition{{Type: v1beta1.Complete, Status: metav1.ConditionTrue, ObservedGeneration: 1}}}
 	s := Decide(o).Status
 	assert.EqualValues(t, 2, s.ObservedGeneration)
 	assert.EqualValues(t, 2, s.Conditions[0].ObservedGeneration)
@@ -236,18 +236,18 @@ func TestMemoryOfATrial(t *testing.T) {
 // TestRestorable: what could not be verified is restored by its name once a person says so.
 func TestRestorable(t *testing.T) {
 	s := aSnapshot().Snapshot
-	s.Status.Phase, s.Status.URI = v1alpha1.SnapshotUnverified, "s3://backups/nightly"
+	s.Status.Phase, s.Status.URI = v1beta1.SnapshotUnverified, "s3://backups/nightly"
 	assert.False(t, Restorable(s))
 	assert.Contains(t, Unrestorable(s),
 		`kubectl patch -n shop etcdsnapshot/nightly --type=merge -p '{"spec":{"verify":false}}'`)
 	s.Spec.Verify = new(false)
 	assert.True(t, Restorable(s))
-	s.Status.Phase = v1alpha1.SnapshotSucceeded
+	s.Status.Phase = v1beta1.SnapshotSucceeded
 	assert.True(t, Restorable(s))
 	s.Status.URI = ""
 	assert.False(t, Restorable(s))
-	for _, phase := range []v1alpha1.SnapshotPhase{"", v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning,
-		v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed, v1alpha1.SnapshotDeleting} {
+	for _, phase := range []v1beta1.SnapshotPhase{"", v1beta1.SnapshotPending, v1beta1.SnapshotRunning,
+		v1beta1.SnapshotSkipped, v1beta1.SnapshotFailed, v1beta1.SnapshotDeleting} {
 		s.Status.Phase, s.Status.URI = phase, "s3://backups/nightly"
 		assert.False(t, Restorable(s), phase)
 	}
@@ -272,15 +272,15 @@ func secretsIn(env []corev1.EnvVar) string {
 // TestASnapshotThatTheAPIServerLetThrough: no Job is made of a spec that it should have refused,
 // the message says what is wrong, and it repeats nothing of it.
 func TestASnapshotThatTheAPIServerLetThrough(t *testing.T) {
-	for _, change := range []func(s *v1alpha1.EtcdSnapshotSpec){
-		func(s *v1alpha1.EtcdSnapshotSpec) { s.Store.S3.Prefix = "$(tls.key)" },
-		func(s *v1alpha1.EtcdSnapshotSpec) { s.Store.S3.Endpoint = "tls.key.example" },
-		func(s *v1alpha1.EtcdSnapshotSpec) {
-			s.Store = v1alpha1.Store{Claim: &v1alpha1.ClaimStore{Name: "", Path: "tls.key"}}
+	for _, change := range []func(s *v1beta1.EtcdSnapshotSpec){
+		func(s *v1beta1.EtcdSnapshotSpec) { s.Store.S3.Prefix = "$(tls.key)" },
+		func(s *v1beta1.EtcdSnapshotSpec) { s.Store.S3.Endpoint = "tls.key.example" },
+		func(s *v1beta1.EtcdSnapshotSpec) {
+			s.Store = v1beta1.Store{Claim: &v1beta1.ClaimStore{Name: "", Path: "tls.key"}}
 		},
-		func(s *v1alpha1.EtcdSnapshotSpec) { s.ClusterRef.Name = "../tls.key" },
-		func(s *v1alpha1.EtcdSnapshotSpec) {
-			s.Job.SecurityContext = &v1alpha1.PodSecurity{RunAsUser: new(int64(0))}
+		func(s *v1beta1.EtcdSnapshotSpec) { s.ClusterRef.Name = "../tls.key" },
+		func(s *v1beta1.EtcdSnapshotSpec) {
+			s.Job.SecurityContext = &v1beta1.PodSecurity{RunAsUser: new(int64(0))}
 		},
 	} {
 		o := aSnapshot()
@@ -289,12 +289,12 @@ func TestASnapshotThatTheAPIServerLetThrough(t *testing.T) {
 		d := Decide(o)
 		assert.Equal(t, "Unsupported", d.Reason.Rule)
 		assert.Empty(t, d.Jobs)
-		assert.Equal(t, v1alpha1.SnapshotFailed, d.Status.Phase)
+		assert.Equal(t, v1beta1.SnapshotFailed, d.Status.Phase)
 		assert.Contains(t, d.Status.Message, "spec.")
 		assert.NotContains(t, d.Status.Message, "tls.key")
 
 		o.Snapshot.DeletionTimestamp, o.Snapshot.Spec.DeletionPolicy = &o.Snapshot.CreationTimestamp,
-			v1alpha1.DeletionDelete
+			v1beta1.DeletionDelete
 		d = Decide(o)
 		assert.True(t, d.Finalized)
 		assert.Empty(t, d.Jobs)
@@ -310,13 +310,13 @@ func TestJobsRunAsTheirClustersUser(t *testing.T) {
 		require.NotEmpty(t, jobs)
 		return jobs[0].Spec.Template.Spec.SecurityContext.RunAsUser
 	}
-	platform := &v1alpha1.PodSecurity{IDPolicy: v1alpha1.IDsByPlatform}
+	platform := &v1beta1.PodSecurity{IDPolicy: v1beta1.IDsByPlatform}
 	ofCluster := func(o *Observation) { o.Clusters["orders"].Spec.SecurityContext = platform }
 	assert.Equal(t, new(int64(10001)), user(func(*Observation) {}))
 	assert.Nil(t, user(ofCluster))
 	assert.Equal(t, new(int64(7)), user(func(o *Observation) {
 		ofCluster(o)
-		o.Snapshot.Spec.Job.SecurityContext = &v1alpha1.PodSecurity{RunAsUser: new(int64(7))}
+		o.Snapshot.Spec.Job.SecurityContext = &v1beta1.PodSecurity{RunAsUser: new(int64(7))}
 	}))
 }
 
@@ -346,8 +346,8 @@ func TestReportsInAMesh(t *testing.T) {
 // TestTheIssuesOwnURLInAJob is the way by which the key of an authority came into a status.
 func TestTheIssuesOwnURLInAJob(t *testing.T) {
 	o := aSnapshot()
-	o.Snapshot.Spec.Store = v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b", Prefix: "$(tls.key)",
-		CredentialsSecretRef: v1alpha1.SecretRef{Name: "demo-ca"}}}
+	o.Snapshot.Spec.Store = v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "b", Prefix: "$(tls.key)",
+		CredentialsSecretRef: v1beta1.SecretRef{Name: "demo-ca"}}}
 	v := newView(o)
 	for _, job := range []*corev1.PodSpec{&v.takingJob(1).Spec.Template.Spec, &v.deleteJob(1).Spec.Template.Spec} {
 		assert.Empty(t, kubelet.Leaks(job))
@@ -380,7 +380,7 @@ func FuzzNoTextOfASnapshotNamesASecret(f *testing.F) {
 		cluster := o.Clusters["orders"]
 		perhaps(&recipient, &o.Snapshot.Spec.Job.ServiceAccountName, &cluster.Spec.Image.Repository,
 			&cluster.Status.Version, &cluster.Status.Members[0].Name)
-		o.Snapshot.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{recipient}}
+		o.Snapshot.Spec.Encryption = &v1beta1.Encryption{Recipients: []string{recipient}}
 		perhaps(&o.Snapshot.Spec.ClusterRef.Name)
 		v := newView(o)
 		v.cluster = cluster // though it had this name
@@ -400,11 +400,11 @@ func ofAnother(t *testing.T) Observation {
 	t.Helper()
 	o := aSnapshot()
 	o.Clusters = nil
-	o.Snapshot.Spec.ClusterRef = v1alpha1.ClusterRef{}
-	o.Snapshot.Spec.External = &v1alpha1.ExternalSource{Name: "old", Version: "3.5.9", ExternalEtcd: v1alpha1.ExternalEtcd{
+	o.Snapshot.Spec.ClusterRef = v1beta1.ClusterRef{}
+	o.Snapshot.Spec.External = &v1beta1.ExternalSource{Name: "old", Version: "3.5.9", ExternalEtcd: v1beta1.ExternalEtcd{
 		Endpoints:   []string{"https://10.1.2.3:2379", "https://10.1.2.4:2379"},
-		CASecretRef: v1alpha1.SecretRef{Name: "old-ca"}, ClientSecretRef: v1alpha1.SecretRef{Name: "old-client"},
-		UserSecretRef: v1alpha1.SecretRef{Name: "old-root"}, ServerName: "old.example"}}
+		CASecretRef: v1beta1.SecretRef{Name: "old-ca"}, ClientSecretRef: v1beta1.SecretRef{Name: "old-client"},
+		UserSecretRef: v1beta1.SecretRef{Name: "old-root"}, ServerName: "old.example"}}
 	allowed, err := objects.ParseAllowedEndpoints("10.1.2.0/24")
 	require.NoError(t, err)
 	o.AllowedEndpoints = allowed
@@ -437,8 +437,8 @@ func TestTakingJobOfAnotherEtcd(t *testing.T) {
 	}
 	assert.Equal(t, "old-root", pod.Volumes[len(pod.Volumes)-1].Secret.SecretName)
 
-	o.Snapshot.Spec.External.ClientSecretRef, o.Snapshot.Spec.External.UserSecretRef = v1alpha1.SecretRef{},
-		v1alpha1.SecretRef{}
+	o.Snapshot.Spec.External.ClientSecretRef, o.Snapshot.Spec.External.UserSecretRef = v1beta1.SecretRef{},
+		v1beta1.SecretRef{}
 	assert.NotContains(t, theJob(t, o).Spec.Template.Spec.Containers[0].Command,
 		"--cert=/etc/etcd/pki/external/client/tls.crt", "it shows nothing")
 }
@@ -448,7 +448,7 @@ func TestAnotherEtcdMustBeAllowed(t *testing.T) {
 	o.Snapshot.Spec.External.Endpoints[1] = "https://10.1.3.4:2379"
 	d := Decide(o)
 	assert.Empty(t, d.Jobs)
-	assert.Equal(t, v1alpha1.SnapshotPending, d.Status.Phase)
+	assert.Equal(t, v1beta1.SnapshotPending, d.Status.Phase)
 	assert.Equal(t, "spec.external.endpoints[1] can't be used: this installation of Quorate allows only 10.1.2.0/24 "+
 		"(quorate install --allowed-etcd-endpoints)", d.Status.Message)
 	o.AllowedEndpoints = nil
@@ -464,9 +464,9 @@ func TestTheOwnersOfSecretsMustAgree(t *testing.T) {
 			"label secret -n shop " + name + " etcd.quorate.dev/external="
 		d := Decide(o)
 		assert.Empty(t, d.Jobs)
-		assert.Equal(t, v1alpha1.SnapshotPending, d.Status.Phase)
+		assert.Equal(t, v1beta1.SnapshotPending, d.Status.Phase)
 		assert.Equal(t, why, d.Status.Message)
-		_, said := StreamPod(o, Streams{Schedule: &v1alpha1.EtcdSnapshotSchedule{}})
+		_, said := StreamPod(o, Streams{Schedule: &v1beta1.EtcdSnapshotSchedule{}})
 		assert.Equal(t, why, said)
 
 		o.Now = o.Now.Add(2 * time.Hour)
@@ -475,9 +475,9 @@ func TestTheOwnersOfSecretsMustAgree(t *testing.T) {
 		if strings.HasPrefix(name, "old-") { // the store needs none of these
 			continue
 		}
-		assert.Equal(t, v1alpha1.SnapshotFailed, d.Status.Phase)
+		assert.Equal(t, v1beta1.SnapshotFailed, d.Status.Phase)
 		assert.Empty(t, d.Jobs, "none looks what is stored")
-		o.Snapshot.DeletionTimestamp, o.Snapshot.Spec.DeletionPolicy = new(metav1.NewTime(o.Now)), v1alpha1.DeletionDelete
+		o.Snapshot.DeletionTimestamp, o.Snapshot.Spec.DeletionPolicy = new(metav1.NewTime(o.Now)), v1beta1.DeletionDelete
 		d = Decide(o)
 		assert.Empty(t, d.Jobs, "none deletes what is stored")
 		assert.Equal(t, "the stored artifact can't be deleted: "+why, d.Status.Message)
@@ -489,14 +489,14 @@ func TestTheOwnersOfSecretsMustAgree(t *testing.T) {
 }
 
 func TestAnotherEtcdThatTheAPIServerLetThrough(t *testing.T) {
-	for what, change := range map[string]func(*v1alpha1.EtcdSnapshotSpec){
-		"both":            func(s *v1alpha1.EtcdSnapshotSpec) { s.ClusterRef.Name = "orders" },
-		"neither":         func(s *v1alpha1.EtcdSnapshotSpec) { s.External = nil },
-		"name":            func(s *v1alpha1.EtcdSnapshotSpec) { s.External.Name = "../old" },
-		"version":         func(s *v1alpha1.EtcdSnapshotSpec) { s.External.Version = "3.5.9@sha256:0" },
-		"no endpoints":    func(s *v1alpha1.EtcdSnapshotSpec) { s.External.Endpoints = nil },
-		"plain text":      func(s *v1alpha1.EtcdSnapshotSpec) { s.External.Endpoints[1] = "http://10.1.2.4:2379" },
-		"a bare password": func(s *v1alpha1.EtcdSnapshotSpec) { barePassword(s.External) },
+	for what, change := range map[string]func(*v1beta1.EtcdSnapshotSpec){
+		"both":            func(s *v1beta1.EtcdSnapshotSpec) { s.ClusterRef.Name = "orders" },
+		"neither":         func(s *v1beta1.EtcdSnapshotSpec) { s.External = nil },
+		"name":            func(s *v1beta1.EtcdSnapshotSpec) { s.External.Name = "../old" },
+		"version":         func(s *v1beta1.EtcdSnapshotSpec) { s.External.Version = "3.5.9@sha256:0" },
+		"no endpoints":    func(s *v1beta1.EtcdSnapshotSpec) { s.External.Endpoints = nil },
+		"plain text":      func(s *v1beta1.EtcdSnapshotSpec) { s.External.Endpoints[1] = "http://10.1.2.4:2379" },
+		"a bare password": func(s *v1beta1.EtcdSnapshotSpec) { barePassword(s.External) },
 	} {
 		o := ofAnother(t)
 		change(&o.Snapshot.Spec)
@@ -506,9 +506,9 @@ func TestAnotherEtcdThatTheAPIServerLetThrough(t *testing.T) {
 	}
 }
 
-func barePassword(external *v1alpha1.ExternalSource) {
+func barePassword(external *v1beta1.ExternalSource) {
 	external.Endpoints = []string{"http://10.1.2.3:2379"}
-	external.CASecretRef, external.ClientSecretRef = v1alpha1.SecretRef{}, v1alpha1.SecretRef{}
+	external.CASecretRef, external.ClientSecretRef = v1beta1.SecretRef{}, v1beta1.SecretRef{}
 }
 
 // TestTheSecretOfAClustersOperator: a Job has the Secret that the cluster names for Quorate once Quorate has reached
@@ -516,8 +516,8 @@ func barePassword(external *v1alpha1.ExternalSource) {
 func TestTheSecretOfAClustersOperator(t *testing.T) {
 	o := aSnapshot()
 	c := o.Clusters["orders"]
-	c.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSSecrets, Secrets: &v1alpha1.SecretsTLS{
-		OperatorSecretRef: v1alpha1.SecretRef{Name: "another"}}}
+	c.Spec.TLS = v1beta1.TLSSpec{Mode: v1beta1.TLSSecrets, Secrets: &v1beta1.SecretsTLS{
+		OperatorSecretRef: v1beta1.SecretRef{Name: "another"}}}
 	c.Generation = 2
 	assert.Empty(t, Decide(o).Jobs)
 	assert.Equal(t, "EtcdCluster orders has changed, and Quorate has not looked at it yet", Decide(o).Status.Message)

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
@@ -52,7 +52,7 @@ type Way struct {
 }
 
 // WayTo is that to an EtcdCluster.
-func WayTo(c *v1alpha1.EtcdCluster) (w Way) {
+func WayTo(c *v1beta1.EtcdCluster) (w Way) {
 	for _, endpoint := range clientEndpoints(c) {
 		w.Args = append(w.Args, "--endpoint="+endpoint)
 	}
@@ -72,15 +72,15 @@ func WayTo(c *v1alpha1.EtcdCluster) (w Way) {
 // externalDir holds the Secrets by which a pod comes to an etcd that Quorate does not run.
 const externalDir = objects.CertificateDir + "/external/"
 
-func (v *view) sourceOutside(external *v1alpha1.ExternalSource) source {
+func (v *view) sourceOutside(external *v1beta1.ExternalSource) source {
 	way := WayOutside(&external.ExternalEtcd, v.AllowedEndpoints, v.Snapshot.Namespace)
-	return source{image: v.Images.Etcd(&v1alpha1.EtcdClusterSpec{}, external.Version),
+	return source{image: v.Images.Etcd(&v1beta1.EtcdClusterSpec{}, external.Version),
 		args: append([]string{"--only-endpoints"}, way.Args...), mounts: way.Mounts, volumes: way.Volumes}
 }
 
 // WayOutside is the way to an etcd that Quorate does not run. The program looks at each address that it connects to, as
 // what the endpoints' names lead to may change.
-func WayOutside(external *v1alpha1.ExternalEtcd, allowed *objects.AllowedEndpoints, namespace string) (w Way) {
+func WayOutside(external *v1beta1.ExternalEtcd, allowed *objects.AllowedEndpoints, namespace string) (w Way) {
 	w.Args = []string{"--within=" + allowed.String(), "--namespace=" + namespace}
 	for _, endpoint := range external.Endpoints {
 		w.Args = append(w.Args, "--endpoint="+endpoint)
@@ -88,7 +88,7 @@ func WayOutside(external *v1alpha1.ExternalEtcd, allowed *objects.AllowedEndpoin
 	if external.ServerName != "" {
 		w.Args = append(w.Args, "--server-name="+external.ServerName)
 	}
-	add := func(secret v1alpha1.SecretRef, dir string, flags map[string]string, order ...string) {
+	add := func(secret v1beta1.SecretRef, dir string, flags map[string]string, order ...string) {
 		if secret.Name == "" {
 			return
 		}
@@ -109,7 +109,7 @@ func WayOutside(external *v1alpha1.ExternalEtcd, allowed *objects.AllowedEndpoin
 }
 
 // Secrets are those that a snapshot names.
-func Secrets(s *v1alpha1.EtcdSnapshotSpec) []string {
+func Secrets(s *v1beta1.EtcdSnapshotSpec) []string {
 	all := stores.Secrets(&s.Store)
 	if s.External != nil {
 		all = append(all, SecretsOutside(&s.External.ExternalEtcd)...)
@@ -118,7 +118,7 @@ func Secrets(s *v1alpha1.EtcdSnapshotSpec) []string {
 }
 
 // SecretsOutside are the Secrets that the way to an etcd names which Quorate does not run.
-func SecretsOutside(e *v1alpha1.ExternalEtcd) []string {
+func SecretsOutside(e *v1beta1.ExternalEtcd) []string {
 	return []string{e.CASecretRef.Name, e.ClientSecretRef.Name, e.UserSecretRef.Name}
 }
 
@@ -159,19 +159,19 @@ func (v *view) storeUnagreed() string { return v.unagreed(stores.Secrets(&v.Snap
 
 // Unavailable says why no client can come to the EtcdCluster of this name, which is nil where there is none; empty when
 // one can.
-func Unavailable(name string, c *v1alpha1.EtcdCluster) string {
+func Unavailable(name string, c *v1beta1.EtcdCluster) string {
 	switch {
 	case c == nil:
 		return fmt.Sprintf("EtcdCluster %s does not exist in this namespace", name)
 	case c.DeletionTimestamp != nil:
 		return fmt.Sprintf("EtcdCluster %s is being deleted", name)
 	}
-	available := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Available)
+	available := meta.FindStatusCondition(c.Status.Conditions, v1beta1.Available)
 	if available == nil {
 		return fmt.Sprintf("EtcdCluster %s is new", name)
 	}
 	// The owner of the Secret that it names for Quorate has agreed where Quorate has reached the members with it.
-	if objects.TLSMode(c) == v1alpha1.TLSSecrets && c.Status.ObservedGeneration != c.Generation {
+	if objects.TLSMode(c) == v1beta1.TLSSecrets && c.Status.ObservedGeneration != c.Generation {
 		return fmt.Sprintf("EtcdCluster %s has changed, and Quorate has not looked at it yet", name)
 	}
 	if available.Status != metav1.ConditionTrue {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/stores"
@@ -22,8 +22,8 @@ import (
 const slowPod = 20 * time.Second
 
 // status is what people see of a snapshot.
-func (v *view) status(p *plan) v1alpha1.EtcdSnapshotStatus {
-	s := *v1alpha1.Copy(&v.Snapshot.Status)
+func (v *view) status(p *plan) v1beta1.EtcdSnapshotStatus {
+	s := *v1beta1.Copy(&v.Snapshot.Status)
 	s.ObservedGeneration = v.Snapshot.Generation
 	s.UsedBy = v.users()
 	if p.tells {
@@ -47,7 +47,7 @@ func (v *view) status(p *plan) v1alpha1.EtcdSnapshotStatus {
 }
 
 // fill writes down what is stored, or no longer is; of one that was skipped, what is still so.
-func fill(s *v1alpha1.EtcdSnapshotStatus, store *v1alpha1.Store, r *stores.Snapshot) {
+func fill(s *v1beta1.EtcdSnapshotStatus, store *v1beta1.Store, r *stores.Snapshot) {
 	whole := func(t time.Time) metav1.Time {
 		if t.IsZero() {
 			return metav1.Time{}
@@ -89,34 +89,34 @@ func legible(n int64) *resource.Quantity {
 	return resource.NewQuantity((n+unit-1)/unit*unit, resource.BinarySI)
 }
 
-func (v *view) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *stores.Snapshot) {
+func (v *view) setConditions(s *v1beta1.EtcdSnapshotStatus, r *stores.Snapshot) {
 	to := decision.Conditions{List: &s.Conditions, Generation: v.Snapshot.Generation, Now: v.Now}
 	set := to.Set
-	if s.Phase == v1alpha1.SnapshotDeleting {
-		set(v1alpha1.Deleted, false, "Deleting", s.Message)
+	if s.Phase == v1beta1.SnapshotDeleting {
+		set(v1beta1.Deleted, false, "Deleting", s.Message)
 		return
 	}
-	is := func(phases ...v1alpha1.SnapshotPhase) bool { return slices.Contains(phases, s.Phase) }
+	is := func(phases ...v1beta1.SnapshotPhase) bool { return slices.Contains(phases, s.Phase) }
 	outlook := decision.Works
 	switch {
-	case is(v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSkipped):
+	case is(v1beta1.SnapshotSucceeded, v1beta1.SnapshotSkipped):
 		outlook = decision.Rests
-	case is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotUnverified):
+	case is(v1beta1.SnapshotFailed, v1beta1.SnapshotUnverified):
 		outlook = decision.Waits
 	}
 	to.Expect(outlook, string(s.Phase), s.Message)
-	set(v1alpha1.Complete, is(v1alpha1.SnapshotSucceeded), string(s.Phase), s.Message)
-	set(v1alpha1.Failed, is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotUnverified), string(s.Phase), s.Message)
+	set(v1beta1.Complete, is(v1beta1.SnapshotSucceeded), string(s.Phase), s.Message)
+	set(v1beta1.Failed, is(v1beta1.SnapshotFailed, v1beta1.SnapshotUnverified), string(s.Phase), s.Message)
 	switch {
 	case !s.VerificationTime.IsZero():
-		set(v1alpha1.Verified, true, "Restored", objects.Clipped(fmt.Sprintf(
+		set(v1beta1.Verified, true, "Restored", objects.Clipped(fmt.Sprintf(
 			"restored on trial: %s at revision %d%s", objects.Count(int(s.Keys), "key"), s.Revision, compared(r))))
-	case is(v1alpha1.SnapshotUnverified):
-		set(v1alpha1.Verified, false, "NotVerified", s.Message)
+	case is(v1beta1.SnapshotUnverified):
+		set(v1beta1.Verified, false, "NotVerified", s.Message)
 	case !verifies(v.Snapshot):
-		set(v1alpha1.Verified, false, "NotWanted", "spec.verify is false: nothing has checked that it restores")
+		set(v1beta1.Verified, false, "NotWanted", "spec.verify is false: nothing has checked that it restores")
 	default:
-		set(v1alpha1.Verified, false, string(s.Phase), "not restored on trial")
+		set(v1beta1.Verified, false, string(s.Phase), "not restored on trial")
 	}
 }
 
@@ -210,11 +210,11 @@ func (v *view) whyFailed(job *batchv1.Job, how *batchv1.JobCondition) string {
 
 // progress says what a Job that is not over does or waits for. Of one that is about to fail the pod is gone already;
 // what was known of it stays.
-func (v *view) progress(job *batchv1.Job) (phase v1alpha1.SnapshotPhase, message string, resync time.Duration) {
+func (v *view) progress(job *batchv1.Job) (phase v1beta1.SnapshotPhase, message string, resync time.Duration) {
 	if old := v.Snapshot.Status; ended(job, batchv1.JobFailureTarget) != nil && old.Progress != "" && old.Phase != "" {
 		return old.Phase, old.Progress, 0
 	}
-	phase = v1alpha1.SnapshotPending
+	phase = v1beta1.SnapshotPending
 	message = fmt.Sprintf("Job %s has not created its pod yet", job.Name)
 	var current *corev1.Pod
 	failures := 0
@@ -230,7 +230,7 @@ func (v *view) progress(job *batchv1.Job) (phase v1alpha1.SnapshotPhase, message
 	if current != nil {
 		phase, message, resync = v.podProgress(current)
 	} else if failures > 0 {
-		phase = v1alpha1.SnapshotRunning
+		phase = v1beta1.SnapshotRunning
 		message = "the next attempt follows after a pause"
 	}
 	if failures > 0 {
@@ -239,25 +239,25 @@ func (v *view) progress(job *batchv1.Job) (phase v1alpha1.SnapshotPhase, message
 	return phase, message, resync
 }
 
-func (v *view) podProgress(pod *corev1.Pod) (phase v1alpha1.SnapshotPhase, message string, resync time.Duration) {
+func (v *view) podProgress(pod *corev1.Pod) (phase v1beta1.SnapshotPhase, message string, resync time.Duration) {
 	for _, s := range objects.Statuses(pod) {
 		if w := s.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
-			return v1alpha1.SnapshotPending, fmt.Sprintf("container %s of pod %s can't start: %s", s.Name, pod.Name,
+			return v1beta1.SnapshotPending, fmt.Sprintf("container %s of pod %s can't start: %s", s.Name, pod.Name,
 				w.Reason+objects.Colon(objects.Kubelet(w.Message))), 0
 		}
 		if s.Name == objects.Purpose(&pod.Spec) && s.State.Running != nil {
-			return v1alpha1.SnapshotRunning, fmt.Sprintf("pod %s is running", pod.Name), 0
+			return v1beta1.SnapshotRunning, fmt.Sprintf("pod %s is running", pod.Name), 0
 		}
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return v1alpha1.SnapshotPending, fmt.Sprintf("no node accepts pod %s: %s", pod.Name, c.Message), 0
+			return v1beta1.SnapshotPending, fmt.Sprintf("no node accepts pod %s: %s", pod.Name, c.Message), 0
 		}
 	}
 	if left := pod.CreationTimestamp.Add(slowPod).Sub(v.Now); left > 0 {
-		return v1alpha1.SnapshotPending, fmt.Sprintf("pod %s is starting", pod.Name), left
+		return v1beta1.SnapshotPending, fmt.Sprintf("pod %s is starting", pod.Name), left
 	}
-	return v1alpha1.SnapshotPending, fmt.Sprintf("pod %s has not started; it mounts %s: kubectl describe pod %s "+
+	return v1beta1.SnapshotPending, fmt.Sprintf("pod %s has not started; it mounts %s: kubectl describe pod %s "+
 		"shows what is missing", pod.Name, mounts(pod), pod.Name), 0
 }
 

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
@@ -29,7 +29,7 @@ const (
 // Streams is how a pod of a stream differs from a Job.
 type Streams struct {
 	// Schedule that it belongs to, and the number of the pod. Signed: by the keys in the schedule's Secret.
-	Schedule *v1alpha1.EtcdSnapshotSchedule
+	Schedule *v1beta1.EtcdSnapshotSchedule
 	Number   int
 	Signed   bool
 }
@@ -49,7 +49,7 @@ func StreamPod(o Observation, of Streams) (pod *corev1.Pod, why string) {
 	spec := of.Schedule.Spec.Stream
 	store := stores.AccessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
 	if of.Signed {
-		store.Believe(v1alpha1.SecretKeyRef{Name: objects.StreamSecret(of.Schedule.Name)})
+		store.Believe(v1beta1.SecretKeyRef{Name: objects.StreamSecret(of.Schedule.Name)})
 	}
 	slices.Sort(etcd.args) // in whatever order the status has the members
 	main := corev1.Container{
@@ -85,7 +85,7 @@ func StreamPod(o Observation, of Streams) (pod *corev1.Pod, why string) {
 }
 
 // compressedAs are the flags that say how what is stored is compressed and encrypted.
-func compressedAs(s *v1alpha1.EtcdSnapshot) []string {
+func compressedAs(s *v1beta1.EtcdSnapshot) []string {
 	args := []string{"--compression=" + strings.ToLower(string(compression(s)))}
 	if e := s.Spec.Encryption; e != nil {
 		for _, recipient := range e.Recipients {
@@ -97,18 +97,18 @@ func compressedAs(s *v1alpha1.EtcdSnapshot) []string {
 
 // Tail is the folder, below that of the store, where the streams of a snapshot's etcd are: each etcd has a folder in
 // it by its cluster ID.
-func Tail(s *v1alpha1.EtcdSnapshot) string { return path.Join(path.Dir(Key(s)), TailFolder) }
+func Tail(s *v1beta1.EtcdSnapshot) string { return path.Join(path.Dir(Key(s)), TailFolder) }
 
 // TailFolder is its name, beside the snapshots.
 const TailFolder = "tail"
 
 // streamPodName is the name of the nth pod of a schedule's stream.
-func streamPodName(s *v1alpha1.EtcdSnapshotSchedule, n int) string {
+func streamPodName(s *v1beta1.EtcdSnapshotSchedule, n int) string {
 	return objects.NumberedName(s, objects.ContainerStream, n)
 }
 
 // StreamPodNumber is n in the name of a stream's pod; 0 for a name that is not of this schedule's.
-func StreamPodNumber(s *v1alpha1.EtcdSnapshotSchedule, name string) int {
+func StreamPodNumber(s *v1beta1.EtcdSnapshotSchedule, name string) int {
 	n := objects.ReadMark(name[strings.LastIndexByte(name, '-')+1:])
 	if n == 0 || name != streamPodName(s, n) {
 		return 0

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -21,14 +21,14 @@ import (
 func aStream() (Observation, Streams) {
 	o := aSnapshot()
 	o.Snapshot.Status.Revision, o.Snapshot.Status.ClusterID = 4711, "2c119c3b"
-	return o, Streams{Number: 1, Schedule: &v1alpha1.EtcdSnapshotSchedule{
+	return o, Streams{Number: 1, Schedule: &v1beta1.EtcdSnapshotSchedule{
 		ObjectMeta: metav1.ObjectMeta{Name: "hourly", Namespace: "shop", UID: "77aa00ed-1234"},
-		Spec:       v1alpha1.EtcdSnapshotScheduleSpec{Stream: &v1alpha1.Stream{}}}}
+		Spec:       v1beta1.EtcdSnapshotScheduleSpec{Stream: &v1beta1.Stream{}}}}
 }
 
 func TestStreamPod(t *testing.T) {
 	o, of := aStream()
-	o.Snapshot.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1x"}}
+	o.Snapshot.Spec.Encryption = &v1beta1.Encryption{Recipients: []string{"age1x"}}
 	of.Signed = true
 	pod, why := StreamPod(o, of)
 	require.Empty(t, why)

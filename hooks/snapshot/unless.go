@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strconv"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -26,7 +26,7 @@ func (u *Unless) String() string {
 }
 
 // UnlessOf is what the annotation of a snapshot says; nil for none, and where it can't be read.
-func UnlessOf(s *v1alpha1.EtcdSnapshot) *Unless {
+func UnlessOf(s *v1beta1.EtcdSnapshot) *Unless {
 	told := objects.ParsePairs(s.Annotations[objects.AnnotationUnless], "=")
 	revision, err := strconv.ParseInt(told["revision"], 10, 64)
 	auth, err2 := strconv.ParseInt(told["auth-revision"], 10, 64)

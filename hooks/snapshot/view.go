@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
@@ -27,7 +27,7 @@ func labelValue(name string) string { return objects.Shortened(name, 63) }
 // view is an observation put together.
 type view struct {
 	Observation
-	cluster *v1alpha1.EtcdCluster
+	cluster *v1beta1.EtcdCluster
 	// taking, looking and deleting are the Jobs that take the snapshot, that look what is stored, and that delete it,
 	// the newest last.
 	taking, inspecting, deleting []*batchv1.Job

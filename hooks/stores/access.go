@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -59,7 +59,7 @@ type Access struct {
 
 // AccessTo is what a pod needs for this store; serviceAccount is that of the pod, empty for none. A pod that only reads
 // gets a claim read-only.
-func AccessTo(store v1alpha1.Store, serviceAccount string, readOnly bool) Access {
+func AccessTo(store v1beta1.Store, serviceAccount string, readOnly bool) Access {
 	url := URLOf(&store)
 	a := Access{Args: []string{"--store-url=" + url.String()}}
 	if store.Claim != nil {
@@ -105,31 +105,31 @@ func (c credential) variable(secret string) corev1.EnvVar {
 }
 
 // credentialsOf is the Secret with the credentials of a store; without a name for none.
-func credentialsOf(store *v1alpha1.Store) v1alpha1.SecretKeyRef {
+func credentialsOf(store *v1beta1.Store) v1beta1.SecretKeyRef {
 	switch {
 	case store.S3 != nil:
-		return v1alpha1.SecretKeyRef{Name: store.S3.CredentialsSecretRef.Name}
+		return v1beta1.SecretKeyRef{Name: store.S3.CredentialsSecretRef.Name}
 	case store.Azure != nil:
-		return v1alpha1.SecretKeyRef{Name: store.Azure.CredentialsSecretRef.Name}
+		return v1beta1.SecretKeyRef{Name: store.Azure.CredentialsSecretRef.Name}
 	case store.GCS != nil:
 		return store.GCS.CredentialsSecretRef
 	}
-	return v1alpha1.SecretKeyRef{}
+	return v1beta1.SecretKeyRef{}
 }
 
 // Secrets are those that a pod needs for this store.
-func Secrets(store *v1alpha1.Store) []string {
+func Secrets(store *v1beta1.Store) []string {
 	return []string{credentialsOf(store).Name, store.CASecretRef.Name}
 }
 
 // Identify gives the container the identities of age that decrypt, by the flag --identity.
-func (a *Access) Identify(secret v1alpha1.SecretKeyRef) {
+func (a *Access) Identify(secret v1beta1.SecretKeyRef) {
 	a.Args = append(a.Args, "--identity="+identityDir+"/"+identityKey)
 	a.mount(volumeIdentity, identityDir, true, oneKey(secret, identityKey))
 }
 
 // Believe gives the container the keys of a stream, by the flag --stream-keys.
-func (a *Access) Believe(secret v1alpha1.SecretKeyRef) {
+func (a *Access) Believe(secret v1beta1.SecretKeyRef) {
 	a.Args = append(a.Args, "--stream-keys="+streamDir+"/"+objects.KeyStream)
 	a.mount(volumeStreamKeys, streamDir, true, oneKey(secret, objects.KeyStream))
 }
@@ -140,7 +140,7 @@ func (a *Access) mount(name, path string, readOnly bool, source corev1.VolumeSou
 }
 
 // oneKey is a volume with one key of a Secret as a file. The key is that of the file's name, unless another is named.
-func oneKey(secret v1alpha1.SecretKeyRef, file string) corev1.VolumeSource {
+func oneKey(secret v1beta1.SecretKeyRef, file string) corev1.VolumeSource {
 	return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 		SecretName: secret.Name, DefaultMode: new(int32(0o440)),
 		Items: []corev1.KeyToPath{{Key: cmp.Or(secret.Key, file), Path: file}},

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // Schemes of stores.
@@ -206,7 +206,7 @@ func CredentialVariables() []string {
 }
 
 // URLOf is the URL of a store's folder.
-func URLOf(s *v1alpha1.Store) URL {
+func URLOf(s *v1beta1.Store) URL {
 	var parameters []string
 	with := func(name, value string) {
 		if value != "" {
@@ -223,7 +223,7 @@ func URLOf(s *v1alpha1.Store) URL {
 		with("use_path_style", yes[s.S3.ForcePathStyle])
 		with("ssetype", s.S3.ServerSideEncryption)
 		with("kmskeyid", s.S3.KMSKeyID)
-		if s.S3.Checksums == v1alpha1.ChecksumsWhenRequired {
+		if s.S3.Checksums == v1beta1.ChecksumsWhenRequired {
 			with("request_checksum_calculation", "when_required")
 			with("response_checksum_validation", "when_required")
 		}
@@ -232,8 +232,8 @@ func URLOf(s *v1alpha1.Store) URL {
 	case s.Azure != nil:
 		u = URL{Scheme: Azure, Bucket: s.Azure.Container, Path: s.Azure.Prefix}
 		with("storage_account", s.Azure.StorageAccount)
-		with("domain", map[v1alpha1.AzureCloud]string{v1alpha1.AzureChina: "blob.core.chinacloudapi.cn",
-			v1alpha1.AzureUSGovernment: "blob.core.usgovcloudapi.net"}[s.Azure.Cloud])
+		with("domain", map[v1beta1.AzureCloud]string{v1beta1.AzureChina: "blob.core.chinacloudapi.cn",
+			v1beta1.AzureUSGovernment: "blob.core.usgovcloudapi.net"}[s.Azure.Cloud])
 	case s.Claim != nil:
 		u = URL{Scheme: Claim, Path: s.Claim.Path}
 	}
@@ -243,7 +243,7 @@ func URLOf(s *v1alpha1.Store) URL {
 
 // ArtifactIn is the name of an artifact below the store's prefix; empty where it is not in the store, or the URL can't
 // be read.
-func ArtifactIn(s *v1alpha1.Store, url string) string {
+func ArtifactIn(s *v1beta1.Store, url string) string {
 	artifact, err := ParseURL(url)
 	if err != nil {
 		return ""
@@ -263,7 +263,7 @@ func ArtifactIn(s *v1alpha1.Store, url string) string {
 }
 
 // Validate says what is wrong with a store. The API server refuses it, too.
-func Validate(field string, s *v1alpha1.Store) error {
+func Validate(field string, s *v1beta1.Store) error {
 	kinds := 0
 	for _, set := range []bool{s.S3 != nil, s.GCS != nil, s.Azure != nil, s.Claim != nil} {
 		if set {
@@ -286,7 +286,7 @@ func Validate(field string, s *v1alpha1.Store) error {
 }
 
 // ValidateSource says what is wrong with a snapshot that a spec names.
-func ValidateSource(field string, s *v1alpha1.SnapshotSource) error {
+func ValidateSource(field string, s *v1beta1.SnapshotSource) error {
 	if s == nil {
 		return nil
 	}

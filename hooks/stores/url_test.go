@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // TestStoreURLs: what ParseURL takes, and what it refuses.
@@ -60,7 +60,7 @@ func TestStoreURLs(t *testing.T) {
 // apiRules are the patterns of a declaration of the API, by its fields: what follows matches( in a rule, or Pattern=.
 func apiRules(t *testing.T, declaration string) map[string]*regexp.Regexp {
 	t.Helper()
-	text, err := os.ReadFile("../api/v1alpha1/snapshot.go")
+	text, err := os.ReadFile("../api/v1beta1/snapshot.go")
 	require.NoError(t, err)
 	_, after, found := strings.Cut(string(text), "\ntype "+declaration+" struct {\n")
 	require.True(t, found)
@@ -105,13 +105,13 @@ func TestTheAPIAdmitsWhatCanBeUsed(t *testing.T) {
 		return text(rule)
 	}
 	for range 3_000 {
-		store := v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: text(s3["Bucket"]), Prefix: perhaps(s3["Prefix"]),
+		store := v1beta1.Store{S3: &v1beta1.S3Store{Bucket: text(s3["Bucket"]), Prefix: perhaps(s3["Prefix"]),
 			Region: perhaps(s3["Region"]), Endpoint: perhaps(s3["Endpoint"]), KMSKeyID: perhaps(s3["KMSKeyID"])}}
 		if store.S3.KMSKeyID != "" {
 			store.S3.ServerSideEncryption = "aws:kms"
 		}
 		if r.IntN(3) == 0 {
-			store = v1alpha1.Store{Azure: &v1alpha1.AzureStore{Container: text(azure["Container"]),
+			store = v1beta1.Store{Azure: &v1beta1.AzureStore{Container: text(azure["Container"]),
 				Prefix: perhaps(azure["Prefix"]), StorageAccount: perhaps(azure["StorageAccount"])}}
 		}
 		require.NoError(t, Validate("spec.store", &store), "%+v", store)
@@ -125,7 +125,7 @@ func TestTheAPIAdmitsWhatCanBeUsed(t *testing.T) {
 		}
 		artifact := strings.TrimSuffix("x/"+text(s3["Prefix"]), "/")
 		if !strings.HasSuffix(artifact, RecordSuffix) {
-			require.NoError(t, ValidateSource("s", &v1alpha1.SnapshotSource{Artifact: artifact, Store: &store}))
+			require.NoError(t, ValidateSource("s", &v1beta1.SnapshotSource{Artifact: artifact, Store: &store}))
 			require.Equal(t, artifact, ArtifactIn(&store, want.Join(artifact).String()))
 		}
 		taken++
@@ -135,37 +135,37 @@ func TestTheAPIAdmitsWhatCanBeUsed(t *testing.T) {
 
 // TestFoldersOfStores: the URL of each kind of store, and what is refused though the API server let it through.
 func TestFoldersOfStores(t *testing.T) {
-	for want, store := range map[string]v1alpha1.Store{
-		"s3://b": {S3: &v1alpha1.S3Store{Bucket: "b"}},
-		"s3://b/f?region=any&endpoint=https://minio:9000&use_path_style=true": {S3: &v1alpha1.S3Store{Bucket: "b",
+	for want, store := range map[string]v1beta1.Store{
+		"s3://b": {S3: &v1beta1.S3Store{Bucket: "b"}},
+		"s3://b/f?region=any&endpoint=https://minio:9000&use_path_style=true": {S3: &v1beta1.S3Store{Bucket: "b",
 			Prefix: "f", Region: "any", Endpoint: "https://minio:9000", ForcePathStyle: true}},
-		"s3://b?ssetype=aws:kms&kmskeyid=arn:aws:kms:eu:1:key/2": {S3: &v1alpha1.S3Store{Bucket: "b",
+		"s3://b?ssetype=aws:kms&kmskeyid=arn:aws:kms:eu:1:key/2": {S3: &v1beta1.S3Store{Bucket: "b",
 			ServerSideEncryption: "aws:kms", KMSKeyID: "arn:aws:kms:eu:1:key/2"}},
 		"s3://b?request_checksum_calculation=when_required&response_checksum_validation=when_required": {
-			S3: &v1alpha1.S3Store{Bucket: "b", Checksums: v1alpha1.ChecksumsWhenRequired}},
-		"gs://b/f": {GCS: &v1alpha1.GCSStore{Bucket: "b", Prefix: "f"}},
-		"azblob://c?storage_account=shop&domain=blob.core.chinacloudapi.cn": {Azure: &v1alpha1.AzureStore{Container: "c",
-			StorageAccount: "shop", Cloud: v1alpha1.AzureChina}},
-		"azblob://c?domain=blob.core.usgovcloudapi.net": {Azure: &v1alpha1.AzureStore{Container: "c",
-			Cloud: v1alpha1.AzureUSGovernment}},
-		"azblob://c": {Azure: &v1alpha1.AzureStore{Container: "c", Cloud: v1alpha1.AzurePublic}},
-		"file:///":   {Claim: &v1alpha1.ClaimStore{Name: "backups"}},
-		"file:///f":  {Claim: &v1alpha1.ClaimStore{Name: "backups", Path: "f"}},
+			S3: &v1beta1.S3Store{Bucket: "b", Checksums: v1beta1.ChecksumsWhenRequired}},
+		"gs://b/f": {GCS: &v1beta1.GCSStore{Bucket: "b", Prefix: "f"}},
+		"azblob://c?storage_account=shop&domain=blob.core.chinacloudapi.cn": {Azure: &v1beta1.AzureStore{Container: "c",
+			StorageAccount: "shop", Cloud: v1beta1.AzureChina}},
+		"azblob://c?domain=blob.core.usgovcloudapi.net": {Azure: &v1beta1.AzureStore{Container: "c",
+			Cloud: v1beta1.AzureUSGovernment}},
+		"azblob://c": {Azure: &v1beta1.AzureStore{Container: "c", Cloud: v1beta1.AzurePublic}},
+		"file:///":   {Claim: &v1beta1.ClaimStore{Name: "backups"}},
+		"file:///f":  {Claim: &v1beta1.ClaimStore{Name: "backups", Path: "f"}},
 	} {
 		require.NoError(t, Validate("spec.store", &store), want)
 		assert.Equal(t, want, URLOf(&store).String())
 	}
-	for _, bad := range []v1alpha1.Store{{}, {Claim: &v1alpha1.ClaimStore{Path: "f"}},
-		{S3: &v1alpha1.S3Store{Bucket: "b"}, GCS: &v1alpha1.GCSStore{Bucket: "b"}},
-		{S3: &v1alpha1.S3Store{Bucket: "b", KMSKeyID: "k"}},
-		{S3: &v1alpha1.S3Store{Bucket: "b", KMSKeyID: "k", ServerSideEncryption: "AES256"}},
-		{S3: &v1alpha1.S3Store{Bucket: "b", Endpoint: "https://me:secret@minio"}}} {
+	for _, bad := range []v1beta1.Store{{}, {Claim: &v1beta1.ClaimStore{Path: "f"}},
+		{S3: &v1beta1.S3Store{Bucket: "b"}, GCS: &v1beta1.GCSStore{Bucket: "b"}},
+		{S3: &v1beta1.S3Store{Bucket: "b", KMSKeyID: "k"}},
+		{S3: &v1beta1.S3Store{Bucket: "b", KMSKeyID: "k", ServerSideEncryption: "AES256"}},
+		{S3: &v1beta1.S3Store{Bucket: "b", Endpoint: "https://me:secret@minio"}}} {
 		err := Validate("spec.store", &bad)
 		require.ErrorContains(t, err, "spec.store")
 		assert.NotContains(t, err.Error(), "secret@")
 	}
-	require.Error(t, ValidateSource("s", &v1alpha1.SnapshotSource{Artifact: "x.db"}), "without a store")
-	folder := v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "b", Prefix: "f"}}
+	require.Error(t, ValidateSource("s", &v1beta1.SnapshotSource{Artifact: "x.db"}), "without a store")
+	folder := v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "b", Prefix: "f"}}
 	for url, want := range map[string]string{"s3://b/f/x/y.db?region=a": "x/y.db", "s3://b/fx/y": "", "s3://c/f/y": "",
 		"gs://b/f/y": "", "?": ""} {
 		assert.Equal(t, want, ArtifactIn(&folder, url), url)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // Keys are those that a permission is for, as etcd writes it: a single key with an empty End, all from Key up to and
@@ -36,7 +36,7 @@ func (k Keys) String() string {
 // Permit is an access to keys.
 type Permit struct {
 	Keys
-	Access v1alpha1.Access
+	Access v1beta1.Access
 }
 
 // prefixed are all keys that begin with the prefix; every key with the empty one. After a prefix of nothing but 0xff no
@@ -57,7 +57,7 @@ func prefixed(prefix string) Keys {
 }
 
 // keysOf are the keys of a declared permission. A range of one key is that key.
-func keysOf(p v1alpha1.Permission) Keys {
+func keysOf(p v1beta1.Permission) Keys {
 	switch {
 	case p.Prefix != nil:
 		return prefixed(*p.Prefix)
@@ -77,23 +77,23 @@ const (
 	writes
 )
 
-var accesses = map[access]v1alpha1.Access{reads: v1alpha1.Read, writes: v1alpha1.Write,
-	reads | writes: v1alpha1.ReadWrite}
+var accesses = map[access]v1beta1.Access{reads: v1beta1.Read, writes: v1beta1.Write,
+	reads | writes: v1beta1.ReadWrite}
 
-func accessOf(a v1alpha1.Access) access {
+func accessOf(a v1beta1.Access) access {
 	switch a {
-	case v1alpha1.Read:
+	case v1beta1.Read:
 		return reads
-	case v1alpha1.Write:
+	case v1beta1.Write:
 		return writes
-	case v1alpha1.ReadWrite:
+	case v1beta1.ReadWrite:
 		return reads | writes
 	}
 	return 0
 }
 
 // permits are the declared permissions by range, in the order of the keys; what is declared twice for a range adds up.
-func permits(declared []v1alpha1.Permission) []Permit {
+func permits(declared []v1beta1.Permission) []Permit {
 	sum := map[Keys]access{}
 	for _, p := range declared {
 		sum[keysOf(p)] |= accessOf(p.Access)

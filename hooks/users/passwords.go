@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // NoPassword is what a user's version of its password is when it has none and comes with a certificate only.
@@ -30,8 +30,8 @@ func PasswordSecret(cluster, user string) string { return cluster + "-user." + u
 const PasswordKey = "password"
 
 // passwordSource is where the password of a declared user is; nil for a user with a certificate only.
-func passwordSource(cluster string, i int, u v1alpha1.UserSpec) *PasswordFrom {
-	if u.Credential == v1alpha1.CredentialCertificate {
+func passwordSource(cluster string, i int, u v1beta1.UserSpec) *PasswordFrom {
+	if u.Credential == v1beta1.CredentialCertificate {
 		return nil
 	}
 	return PasswordIn(fmt.Sprintf("spec.auth.users[%d].passwordSecretRef", i), u.PasswordSecretRef,
@@ -39,12 +39,12 @@ func passwordSource(cluster string, i int, u v1alpha1.UserSpec) *PasswordFrom {
 }
 
 // RootPasswordSource is where root's password is.
-func RootPasswordSource(cluster string, s *v1alpha1.AuthSpec) *PasswordFrom {
+func RootPasswordSource(cluster string, s *v1beta1.AuthSpec) *PasswordFrom {
 	return PasswordIn("spec.auth.rootPasswordSecretRef", s.RootPasswordSecretRef, PasswordSecret(cluster, Root))
 }
 
 // PasswordIn is where a password is: in the Secret that the field names, or else in the generated one.
-func PasswordIn(field string, given *v1alpha1.SecretKeyRef, generated string) *PasswordFrom {
+func PasswordIn(field string, given *v1beta1.SecretKeyRef, generated string) *PasswordFrom {
 	if given == nil {
 		return &PasswordFrom{Secret: generated, Key: PasswordKey, Field: field}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // probes are keys at and beside all borders of chooseKeys.
@@ -27,7 +27,7 @@ func chooseKeys(r *rand.Rand) Keys {
 	}[r.IntN(14)]
 }
 
-var threeAccesses = []v1alpha1.Access{v1alpha1.Read, v1alpha1.Write, v1alpha1.ReadWrite}
+var threeAccesses = []v1beta1.Access{v1beta1.Read, v1beta1.Write, v1beta1.ReadWrite}
 
 var (
 	someRoles = []string{"r1", "r2", "r3"}
@@ -229,7 +229,7 @@ func wantOf(roles []RoleWant, users ...UserWant) Want {
 }
 
 func TestTheOrderOfAPlan(t *testing.T) {
-	app := RoleWant{"app", []Permit{{prefixed("/app/"), v1alpha1.ReadWrite}}}
+	app := RoleWant{"app", []Permit{{prefixed("/app/"), v1beta1.ReadWrite}}}
 	withRoot := func(role []Permit, users map[string]UserHave) Have {
 		users[Root] = UserHave{Roles: []string{Root}, Password: PasswordRight}
 		return Have{Enabled: true, Roles: map[string][]Permit{Root: nil, "app": role}, Users: users}
@@ -255,9 +255,9 @@ add user b without a password
 enable auth`,
 		},
 		"a range moves from one role to another, and the user with it": {
-			want: wantOf([]RoleWant{app, {"new", []Permit{{Keys{Key: "k"}, v1alpha1.Read}}}},
+			want: wantOf([]RoleWant{app, {"new", []Permit{{Keys{Key: "k"}, v1beta1.Read}}}},
 				UserWant{Name: "a", Roles: []string{"new"}}),
-			have: withRoot([]Permit{{Keys{Key: "k"}, v1alpha1.Read}},
+			have: withRoot([]Permit{{Keys{Key: "k"}, v1beta1.Read}},
 				map[string]UserHave{"a": {Roles: []string{"app"}, Password: PasswordNone}}),
 			plan: `
 grant role app ReadWrite on keys with the prefix "/app/"
@@ -268,16 +268,16 @@ revoke from role app the key "k"
 revoke from user a role app`,
 		},
 		"another access to the same range, in place": {
-			want: wantOf([]RoleWant{{"app", []Permit{{prefixed(""), v1alpha1.Read}}}}),
-			have: withRoot([]Permit{{prefixed(""), v1alpha1.Write}}, map[string]UserHave{}),
+			want: wantOf([]RoleWant{{"app", []Permit{{prefixed(""), v1beta1.Read}}}}),
+			have: withRoot([]Permit{{prefixed(""), v1beta1.Write}}, map[string]UserHave{}),
 			plan: `
 grant role app ReadWrite on all keys
 grant role app Read on all keys`,
 		},
 		"less access to a range that shares its beginning with another": {
 			want: wantOf([]RoleWant{{"app",
-				[]Permit{{Keys{Key: "k"}, v1alpha1.Write}, {prefixed("k"), v1alpha1.Read}}}}),
-			have: withRoot([]Permit{{Keys{Key: "k"}, v1alpha1.Write}, {prefixed("k"), v1alpha1.ReadWrite}},
+				[]Permit{{Keys{Key: "k"}, v1beta1.Write}, {prefixed("k"), v1beta1.Read}}}}),
+			have: withRoot([]Permit{{Keys{Key: "k"}, v1beta1.Write}, {prefixed("k"), v1beta1.ReadWrite}},
 				map[string]UserHave{}),
 			plan: `
 grant role app Read on keys from "k" to "k\x00"

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // Root is the name of etcd's own user and role that may do everything (rootUser and rootRole in etcd's auth/store.go).
@@ -57,9 +57,9 @@ func (u UserWant) Version() string {
 func (u UserWant) Settled() bool { return u.Applied != "" && u.Applied == u.Version() }
 
 // Wanted puts together what etcd's users and roles should be. Version says which version of a Secret was seen.
-func Wanted(cluster string, s *v1alpha1.AuthSpec, old *v1alpha1.AuthStatus, version func(secret string) string) Want {
+func Wanted(cluster string, s *v1beta1.AuthSpec, old *v1beta1.AuthStatus, version func(secret string) string) Want {
 	if old == nil {
-		old = &v1alpha1.AuthStatus{}
+		old = &v1beta1.AuthStatus{}
 	}
 	w := Want{Enabled: s.Enabled, Prune: s.Prune}
 	for _, r := range s.Roles {
@@ -72,7 +72,7 @@ func Wanted(cluster string, s *v1alpha1.AuthSpec, old *v1alpha1.AuthStatus, vers
 		if source != nil {
 			source.Version = version(source.Secret)
 		}
-		if i := slices.IndexFunc(old.Users, func(o v1alpha1.UserStatus) bool { return o.Name == name }); i >= 0 {
+		if i := slices.IndexFunc(old.Users, func(o v1beta1.UserStatus) bool { return o.Name == name }); i >= 0 {
 			u.Applied = old.Users[i].PasswordVersion
 		}
 		return u

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"regexp"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 var names = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
@@ -13,7 +13,7 @@ const namesWords = "is not 1 to 40 lower-case letters, digits, '-' and '.', begi
 
 // Validate says what is wrong with a declaration that can't be applied, and names the field. The API server refuses all
 // of it (CEL rules); this is for a Kubernetes without them.
-func Validate(s *v1alpha1.AuthSpec) error {
+func Validate(s *v1beta1.AuthSpec) error {
 	roles := map[string]bool{}
 	for i, r := range s.Roles {
 		field := fmt.Sprintf("spec.auth.roles[%d]", i)
@@ -32,7 +32,7 @@ func Validate(s *v1alpha1.AuthSpec) error {
 		if err := validateName(field, u.Name, users); err != nil {
 			return err
 		}
-		if u.Credential == v1alpha1.CredentialCertificate && u.PasswordSecretRef != nil {
+		if u.Credential == v1beta1.CredentialCertificate && u.PasswordSecretRef != nil {
 			return fmt.Errorf("%s: a user with the credential Certificate has no password; remove passwordSecretRef",
 				field)
 		}
@@ -60,7 +60,7 @@ func validateName(field, name string, seen map[string]bool) error {
 }
 
 // validatePermission says what is wrong after the name of the permission; empty for nothing.
-func validatePermission(p v1alpha1.Permission) string {
+func validatePermission(p v1beta1.Permission) string {
 	given := 0
 	for _, is := range []bool{p.Key != "", p.Prefix != nil, p.Range != nil} {
 		if is {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // TestOperate: each command creates one EtcdOperation, and says nothing else than the line.
@@ -38,7 +38,7 @@ func TestOperate(t *testing.T) {
 			require.Len(t, k.applied, 1)
 			command, _, _ := strings.Cut(c.line, " ")
 			name := "orders-" + command + "-20260301-120000"
-			assert.JSONEq(t, `{"apiVersion":"etcd.quorate.dev/v1alpha1","kind":"EtcdOperation","metadata":{"name":"`+name+
+			assert.JSONEq(t, `{"apiVersion":"etcd.quorate.dev/v1beta1","kind":"EtcdOperation","metadata":{"name":"`+name+
 				`","namespace":"shop","labels":{"quorate":"blue"}},"spec":{"clusterRef":{"name":"orders"},`+c.spec+`}}`,
 				k.applied[0])
 			assert.Equal(t, "EtcdOperation shop/"+name+" created\n`kubectl get -n shop qop "+name+
@@ -81,9 +81,9 @@ func TestDryRun(t *testing.T) {
 	code, out, errs := k.runs(healthy(), "recover", "orders", "Recreate", "--dry-run")
 	require.Zero(t, code, errs)
 	assert.Empty(t, k.applied)
-	var op v1alpha1.EtcdOperation
+	var op v1beta1.EtcdOperation
 	require.NoError(t, yaml.UnmarshalStrict([]byte(out), &op))
-	assert.Equal(t, v1alpha1.RecoverRecreate, op.Spec.Recover.Policy)
+	assert.Equal(t, v1beta1.RecoverRecreate, op.Spec.Recover.Policy)
 }
 
 // TestOperateWaits: what happens meanwhile is printed once each, until it has ended.
@@ -152,13 +152,13 @@ func TestAdopt(t *testing.T) {
 		assert.Equal(t, "# data-former-0: Bound, 2Gi, fast, ReadWriteOnce; IN USE by pod former-0: stop its etcd "+
 			"first\n# data-former-1: Pending, 1Gi, fast, ReadWriteOnce; EtcdMember former-1 owns it, and it goes "+
 			"with that\n", comments)
-		var c v1alpha1.EtcdCluster
+		var c v1beta1.EtcdCluster
 		require.NoError(t, yaml.UnmarshalStrict([]byte("apiVersion"+manifest), &c))
 		assert.Equal(t, "shop/taken", c.Namespace+"/"+c.Name)
 		assert.Equal(t, "2Gi", c.Spec.Storage.Size.String())
 		assert.Equal(t, "fast", *c.Spec.Storage.StorageClassName)
 		assert.EqualValues(t, 2, *c.Spec.Replicas)
-		assert.Equal(t, &v1alpha1.FormerClaims{Names: []string{"data-former-0", "data-former-1"}, Path: "."},
+		assert.Equal(t, &v1beta1.FormerClaims{Names: []string{"data-former-0", "data-former-1"}, Path: "."},
 			c.Spec.Bootstrap.Claims)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -62,7 +62,7 @@ func (a *invocation) adopt(ctx context.Context) error {
 	for i := range claims {
 		fmt.Fprintln(a.Out, "# "+described(&claims[i], users[claims[i].Name]))
 	}
-	text, err := yaml.Marshal(map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "EtcdCluster",
+	text, err := yaml.Marshal(map[string]any{"apiVersion": v1beta1.GroupVersion.String(), "kind": "EtcdCluster",
 		"metadata": c.metadata, "spec": c.spec})
 	if err != nil {
 		return err

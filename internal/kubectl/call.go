@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -34,8 +34,8 @@ const controllerUID = "controller-uid"
 // The snapshots and operations that the hook is shown besides.
 const (
 	snapshots      = "etcdsnapshots.etcd.quorate.dev"
-	snapshotGroup  = "EtcdSnapshot.etcd.quorate.dev/v1alpha1"
-	operationGroup = "EtcdOperation.etcd.quorate.dev/v1alpha1"
+	snapshotGroup  = "EtcdSnapshot.etcd.quorate.dev/v1beta1"
+	operationGroup = "EtcdOperation.etcd.quorate.dev/v1beta1"
 )
 
 // callFor is the call about this cluster, with what people should know about it.
@@ -99,7 +99,7 @@ func (a *invocation) addSnapshots(ctx context.Context, c *found, body *call, all
 
 // childOf reports whether Metacontroller counts an object with the right label among the children: by its owner, or
 // because it would adopt it.
-func childOf(m *metav1.ObjectMeta, c *v1alpha1.EtcdCluster) bool {
+func childOf(m *metav1.ObjectMeta, c *v1beta1.EtcdCluster) bool {
 	if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
 		return owner.UID == c.UID
 	}
@@ -133,10 +133,10 @@ func (g groups) add(list []byte, belongs func(*metav1.ObjectMeta) bool) error {
 }
 
 // childResources are the kinds of children that the CompositeController has rules for.
-func (a *invocation) childResources(ctx context.Context, c *v1alpha1.EtcdCluster) ([]string, []string) {
+func (a *invocation) childResources(ctx context.Context, c *v1beta1.EtcdCluster) ([]string, []string) {
 	var usual []string
 	for _, kind := range observation.Kinds {
-		if !kind.Optional || c.Spec.TLS.Mode == v1alpha1.TLSCertManager {
+		if !kind.Optional || c.Spec.TLS.Mode == v1beta1.TLSCertManager {
 			usual = append(usual, kind.Resource)
 		}
 	}
@@ -168,7 +168,7 @@ func childKinds(list []byte) (bool, []string) {
 			}
 		}
 		if err := objects.Read(raw, &controller); err != nil ||
-			controller.Spec.ParentResource != (resource{v1alpha1.GroupVersion.String(), "etcdclusters"}) {
+			controller.Spec.ParentResource != (resource{v1beta1.GroupVersion.String(), "etcdclusters"}) {
 			continue
 		}
 		var resources []string

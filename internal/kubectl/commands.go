@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // A command is what a person may type after kubectl quorate.
@@ -17,7 +17,7 @@ type command struct {
 	// args is what follows the name, does what the command is for, and example is a whole line.
 	args, does, example string
 	// creates is the type of the EtcdOperation that the command creates; empty for none.
-	creates v1alpha1.OperationType
+	creates v1beta1.OperationType
 	// operand says what the command takes after NAME; empty for nothing.
 	operand string
 	// flags are the command's own.
@@ -43,20 +43,20 @@ var commands = []command{
 	{
 		name: "defrag", args: "[NAME]", example: "defrag orders --wait",
 		does:    "defragment the members' databases, one at a time",
-		creates: v1alpha1.OperationDefragment,
+		creates: v1beta1.OperationDefragment,
 		do:      (*invocation).operate,
 	},
 	{
 		name: "move-leader", args: "[NAME] MEMBER", example: "move-leader orders orders-1",
 		does:    "let another member lead",
-		creates: v1alpha1.OperationMoveLeader,
+		creates: v1beta1.OperationMoveLeader,
 		do:      (*invocation).operate,
 		operand: "the MEMBER that should lead, such as demo-1; `kubectl quorate status` lists them",
 	},
 	{
 		name: "fence", args: "[NAME] MEMBER", example: "fence orders orders-1 --duration=1h",
 		does:    "stop a member for --duration, or until the EtcdOperation is deleted",
-		creates: v1alpha1.OperationFence,
+		creates: v1beta1.OperationFence,
 		do:      (*invocation).operate,
 		operand: "the MEMBER that should stop, such as demo-1; `kubectl quorate status` lists them",
 		flags: func(a *invocation, flags *flag.FlagSet) {
@@ -67,7 +67,7 @@ var commands = []command{
 	{
 		name: "restore", args: "[NAME] [flags]", example: "restore orders --snapshot=orders-nightly-1 --wait",
 		does:    "move to the data of --snapshot, or back to that of --epoch",
-		creates: v1alpha1.OperationRestore,
+		creates: v1beta1.OperationRestore,
 		do:      (*invocation).operate,
 		flags: func(a *invocation, flags *flag.FlagSet) {
 			flags.StringVar(&a.snapshot, "snapshot", "", "`name` of the EtcdSnapshot to restore")
@@ -80,7 +80,7 @@ var commands = []command{
 	{
 		name: "recover", args: "[NAME] POLICY", example: "recover orders FromSurvivor --dry-run",
 		does:    "begin again without quorum: FromSurvivor, FromSnapshot or Recreate",
-		creates: v1alpha1.OperationRecover,
+		creates: v1beta1.OperationRecover,
 		do:      (*invocation).operate,
 		operand: "a POLICY: FromSurvivor, FromSnapshot or Recreate",
 		flags: func(a *invocation, flags *flag.FlagSet) {
@@ -231,7 +231,7 @@ func (a *invocation) validRestore(names []string) error {
 }
 
 func (a *invocation) validRecover(names []string) error {
-	if a.word == string(v1alpha1.RecoverRecreate) && !a.yes && !a.dryRun {
+	if a.word == string(v1beta1.RecoverRecreate) && !a.yes && !a.dryRun {
 		return misused("Recreate begins without any data: say --yes for that; --dry-run prints what would be created")
 	}
 	return a.oneName(names)

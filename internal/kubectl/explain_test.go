@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -207,7 +207,7 @@ func TestChanges(t *testing.T) {
 // TestTheDomainOfTheCluster is read from the certificate that the server has made: with another one explain would say
 // that the certificate changes.
 func TestTheDomainOfTheCluster(t *testing.T) {
-	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop"}}
+	c := &v1beta1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop"}}
 	o := observation.Observation{Cluster: c}
 	assert.Empty(t, domainOf(o))
 	certificate := &observation.Certificate{Names: []string{"*.orders-peers.shop.svc",

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -18,7 +18,7 @@ const clusters = "etcdclusters.etcd.quorate.dev"
 
 // found is the EtcdCluster that the command is about.
 type found struct {
-	*v1alpha1.EtcdCluster
+	*v1beta1.EtcdCluster
 	// raw is the object as the API server has it.
 	raw json.RawMessage
 }
@@ -87,7 +87,7 @@ func (a *invocation) where(ctx context.Context) string {
 }
 
 func understood(raw json.RawMessage) (*found, error) {
-	c := &v1alpha1.EtcdCluster{}
+	c := &v1beta1.EtcdCluster{}
 	if err := objects.Read(raw, c); err != nil {
 		return nil, fmt.Errorf("the EtcdCluster can't be read; is this plugin older than the CRD? %w", err)
 	}
@@ -104,7 +104,7 @@ func items(list []byte) ([]json.RawMessage, error) {
 }
 
 // podsOf gets the pods of the cluster's members, by name.
-func (a *invocation) podsOf(ctx context.Context, c *v1alpha1.EtcdCluster) (map[string]*corev1.Pod, error) {
+func (a *invocation) podsOf(ctx context.Context, c *v1beta1.EtcdCluster) (map[string]*corev1.Pod, error) {
 	out, err := a.kube.run(ctx, "get", "pods", "-n", c.Namespace, "-l", objects.LabelCluster+"="+c.Name, "-o", "json")
 	if err != nil {
 		return nil, err

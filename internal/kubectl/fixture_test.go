@@ -87,7 +87,7 @@ func steady(t *testing.T) *kube {
 	slices.SortFunc(k.children, func(a, b map[string]any) int { return strings.Compare(titleOf(a), titleOf(b)) })
 	k.says["get deployment quorate -n quorate-system"] = `{"spec":{"template":{"spec":{"containers":[{"name":"quorate","image":"ghcr.io/quorate-dev/quorate:v0.1.0",
 		"env":[{"name":"QUORATE_IMAGE","value":"ghcr.io/quorate-dev/quorate:v0.1.0"},{"name":"QUORATE_NAMESPACE","valueFrom":{"fieldRef":{"fieldPath":"metadata.namespace"}}}]}]}}}}`
-	k.says["get compositecontrollers"] = `{"items":[{"spec":{"parentResource":{"apiVersion":"etcd.quorate.dev/v1alpha1","resource":"etcdclusters"},"childResources":[
+	k.says["get compositecontrollers"] = `{"items":[{"spec":{"parentResource":{"apiVersion":"etcd.quorate.dev/v1beta1","resource":"etcdclusters"},"childResources":[
 		{"apiVersion":"v1","resource":"pods"},{"apiVersion":"v1","resource":"persistentvolumeclaims"},{"apiVersion":"v1","resource":"configmaps"},{"apiVersion":"v1","resource":"services"},
 		{"apiVersion":"policy/v1","resource":"poddisruptionbudgets"},{"apiVersion":"v1","resource":"secrets"},{"apiVersion":"networking.k8s.io/v1","resource":"networkpolicies"}]}}]}`
 	return k

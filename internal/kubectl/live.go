@@ -14,7 +14,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -44,7 +44,7 @@ func (l *live) answered() bool {
 const observedWithin = 20 * time.Second
 
 // look asks etcd through the pods. It never fails: what stood in the way is in the answer.
-func (a *invocation) look(ctx context.Context, c *v1alpha1.EtcdCluster) *live {
+func (a *invocation) look(ctx context.Context, c *v1beta1.EtcdCluster) *live {
 	pods, err := a.podsOf(ctx, c)
 	if err != nil {
 		return &live{trouble: err.Error()}
@@ -59,13 +59,13 @@ func (a *invocation) look(ctx context.Context, c *v1alpha1.EtcdCluster) *live {
 	return ways.observe(ctx, a.etcd(own, ways.dial), endpoints)
 }
 
-func observed(c *v1alpha1.EtcdCluster, pods map[string]*corev1.Pod) observation.Observation {
+func observed(c *v1beta1.EtcdCluster, pods map[string]*corev1.Pod) observation.Observation {
 	return observation.Observation{Cluster: c, Children: observation.Children{Pods: pods}}
 }
 
 // own is how the members are reached: by Quorate's certificate, and by tokens where they ask for none. Nothing of it is
 // needed for a cluster in plain text.
-func (a *invocation) own(ctx context.Context, c *v1alpha1.EtcdCluster) (etcdops.Own, error) {
+func (a *invocation) own(ctx context.Context, c *v1beta1.EtcdCluster) (etcdops.Own, error) {
 	name := objects.OperatorSecret(c)
 	if name == "" {
 		return etcdops.Own{}, nil
@@ -87,7 +87,7 @@ func (a *invocation) own(ctx context.Context, c *v1alpha1.EtcdCluster) (etcdops.
 }
 
 // secretsFor are the Secrets that it takes to reach the members.
-func secretsFor(c *v1alpha1.EtcdCluster) []string {
+func secretsFor(c *v1beta1.EtcdCluster) []string {
 	list := []string{objects.OperatorSecret(c)}
 	if objects.NeedsToken(c) {
 		list = append(list, objects.TokenSecret(c.Name))
@@ -95,7 +95,7 @@ func secretsFor(c *v1alpha1.EtcdCluster) []string {
 	return list
 }
 
-func (a *invocation) secret(ctx context.Context, c *v1alpha1.EtcdCluster, name string) (map[string][]byte, error) {
+func (a *invocation) secret(ctx context.Context, c *v1beta1.EtcdCluster, name string) (map[string][]byte, error) {
 	out, err := a.kube.run(ctx, "get", "secret", name, "-n", c.Namespace, "-o", "json")
 	if err != nil {
 		return nil, fmt.Errorf("etcd needs a certificate, and its Secret %s/%s can't be read: %w", c.Namespace,

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
@@ -43,7 +43,7 @@ func yes(b bool) string {
 }
 
 // rowsOf are the members: what etcd says now as far as it answers, and else what the status knows.
-func rowsOf(c *v1alpha1.EtcdCluster, l *live, now time.Time) []row {
+func rowsOf(c *v1beta1.EtcdCluster, l *live, now time.Time) []row {
 	var rows []row
 	if l.etcd == nil {
 		for _, m := range c.Status.Members {
@@ -61,7 +61,7 @@ func rowsOf(c *v1alpha1.EtcdCluster, l *live, now time.Time) []row {
 }
 
 // known is a member as the status has it.
-func known(m *v1alpha1.MemberStatus, now time.Time) row {
+func known(m *v1beta1.MemberStatus, now time.Time) row {
 	r := row{name: m.Name, role: string(m.Role), version: m.Version, leads: m.Leader, ready: m.Ready, alarms: m.Alarms,
 		message: m.Message}
 	if !m.LastTransitionTime.IsZero() {
@@ -77,19 +77,19 @@ func known(m *v1alpha1.MemberStatus, now time.Time) row {
 }
 
 // listed is a member that etcd's list has.
-func listed(c *v1alpha1.EtcdCluster, l *live, m observation.Member, now time.Time) row {
+func listed(c *v1beta1.EtcdCluster, l *live, m observation.Member, now time.Time) row {
 	name := nameOf(m)
 	id := fmt.Sprintf("%x", m.ID)
 	r := row{}
-	if i := slices.IndexFunc(c.Status.Members, func(s v1alpha1.MemberStatus) bool { return s.ID == id }); i >= 0 {
+	if i := slices.IndexFunc(c.Status.Members, func(s v1beta1.MemberStatus) bool { return s.ID == id }); i >= 0 {
 		r = known(&c.Status.Members[i], now)
 		r.message = ""
 	}
 	r.name = name
-	r.role = string(v1alpha1.Voter)
+	r.role = string(v1beta1.Voter)
 	r.leads = m.ID == l.etcd.Leader
 	if m.Learner {
-		r.role = string(v1alpha1.Learner)
+		r.role = string(v1beta1.Learner)
 	}
 	h, asked := l.health[name]
 	if !asked {

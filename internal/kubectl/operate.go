@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -23,34 +23,34 @@ const operations = "etcdoperations.etcd.quorate.dev"
 const lookEvery = 2 * time.Second
 
 // operation is what the command line asks for, on this cluster.
-func (a *invocation) operation(c *v1alpha1.EtcdCluster) (*v1alpha1.EtcdOperation, error) {
-	op := &v1alpha1.EtcdOperation{
-		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindOperation},
+func (a *invocation) operation(c *v1beta1.EtcdCluster) (*v1beta1.EtcdOperation, error) {
+	op := &v1beta1.EtcdOperation{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.KindOperation},
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Labels: handedDown(c.Labels),
 			Name: fmt.Sprintf("%s-%s-%s", c.Name, a.name, a.now().UTC().Format("20060102-150405"))},
-		Spec: v1alpha1.EtcdOperationSpec{ClusterRef: v1alpha1.ClusterRef{Name: c.Name}, Type: a.creates},
+		Spec: v1beta1.EtcdOperationSpec{ClusterRef: v1beta1.ClusterRef{Name: c.Name}, Type: a.creates},
 	}
 	switch a.creates {
-	case v1alpha1.OperationMoveLeader:
-		op.Spec.MoveLeader = &v1alpha1.MoveLeaderOperation{To: a.word}
-	case v1alpha1.OperationFence:
-		op.Spec.Fence = &v1alpha1.FenceOperation{Members: []string{a.word}}
+	case v1beta1.OperationMoveLeader:
+		op.Spec.MoveLeader = &v1beta1.MoveLeaderOperation{To: a.word}
+	case v1beta1.OperationFence:
+		op.Spec.Fence = &v1beta1.FenceOperation{Members: []string{a.word}}
 		if a.duration > 0 {
 			op.Spec.Fence.Duration = &metav1.Duration{Duration: a.duration}
 		}
-	case v1alpha1.OperationRecover:
+	case v1beta1.OperationRecover:
 		if c.Status.Epoch == 0 {
 			return nil, fmt.Errorf("EtcdCluster %s/%s has not begun, so there is nothing to recover", c.Namespace, c.Name)
 		}
-		op.Spec.Recover = &v1alpha1.RecoverOperation{Epoch: c.Status.Epoch, Policy: v1alpha1.QuorumLoss(a.word)}
-	case v1alpha1.OperationRestore:
-		op.Spec.Restore = &v1alpha1.RestoreOperation{StopFirst: a.stopFirst}
+		op.Spec.Recover = &v1beta1.RecoverOperation{Epoch: c.Status.Epoch, Policy: v1beta1.QuorumLoss(a.word)}
+	case v1beta1.OperationRestore:
+		op.Spec.Restore = &v1beta1.RestoreOperation{StopFirst: a.stopFirst}
 		if a.epoch > 0 {
 			op.Spec.Restore.Epoch = &a.epoch
 		} else {
-			op.Spec.Restore.Snapshot = &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: a.snapshot}}
+			op.Spec.Restore.Snapshot = &v1beta1.SnapshotSource{SnapshotRef: v1beta1.SnapshotRef{Name: a.snapshot}}
 		}
-	case v1alpha1.OperationDefragment:
+	case v1beta1.OperationDefragment:
 	}
 	return op, nil
 }
@@ -108,7 +108,7 @@ func (a *invocation) operate(ctx context.Context) error {
 }
 
 // await prints how an operation goes until it has ended.
-func (a *invocation) await(ctx context.Context, op *v1alpha1.EtcdOperation) error {
+func (a *invocation) await(ctx context.Context, op *v1beta1.EtcdOperation) error {
 	said := ""
 	for {
 		out, err := a.kube.run(ctx, "get", operations, op.Name, "-n", op.Namespace, "-o", "json")
@@ -119,7 +119,7 @@ func (a *invocation) await(ctx context.Context, op *v1alpha1.EtcdOperation) erro
 		if err != nil {
 			return fmt.Errorf("EtcdOperation %s/%s can't be read: %w", op.Namespace, op.Name, err)
 		}
-		var now v1alpha1.EtcdOperation
+		var now v1beta1.EtcdOperation
 		if err := objects.Read(out, &now); err != nil {
 			return fmt.Errorf("EtcdOperation %s/%s can't be read: %w", op.Namespace, op.Name, err)
 		}
@@ -129,11 +129,11 @@ func (a *invocation) await(ctx context.Context, op *v1alpha1.EtcdOperation) erro
 			said = words
 		}
 		switch now.Status.Phase {
-		case v1alpha1.OperationFailed:
+		case v1beta1.OperationFailed:
 			return fmt.Errorf("EtcdOperation %s/%s has failed: %s", op.Namespace, op.Name, now.Status.Message)
-		case v1alpha1.OperationSucceeded:
+		case v1beta1.OperationSucceeded:
 			return nil
-		case v1alpha1.OperationPending, v1alpha1.OperationRunning:
+		case v1beta1.OperationPending, v1beta1.OperationRunning:
 		}
 		a.pause(ctx, lookEvery)
 	}

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -27,7 +27,7 @@ const syncError = "SyncError"
 
 // syncFailure reads the newest such event. It is nil when there is none, and when nothing is awaited: then what it
 // tells is over.
-func (a *invocation) syncFailure(ctx context.Context, c *v1alpha1.EtcdCluster) *syncFailure {
+func (a *invocation) syncFailure(ctx context.Context, c *v1beta1.EtcdCluster) *syncFailure {
 	if len(c.Status.Internal.Awaited) == 0 && c.Status.Rule != "" {
 		return nil
 	}
@@ -60,7 +60,7 @@ func seenAt(e *corev1.Event) time.Time {
 }
 
 // toldIn is the event's message without what the screen says already.
-func toldIn(e *corev1.Event, c *v1alpha1.EtcdCluster) string {
+func toldIn(e *corev1.Event, c *v1beta1.EtcdCluster) string {
 	message := e.Message
 	whose := fmt.Sprintf("can't reconcile children for EtcdCluster %s/%s: ", c.Namespace, c.Name)
 	for _, start := range []string{"(combined from similar events): ", "Sync error: ", whose} {
@@ -72,7 +72,7 @@ func toldIn(e *corev1.Event, c *v1alpha1.EtcdCluster) string {
 // refusals says what Kubernetes has not made, and why as far as Metacontroller tells.
 func (s screen) refusals() []string {
 	var list []string
-	awaited := slices.SortedStableFunc(slices.Values(s.c.Status.Internal.Awaited), func(a, b v1alpha1.AwaitedStatus) int {
+	awaited := slices.SortedStableFunc(slices.Values(s.c.Status.Internal.Awaited), func(a, b v1beta1.AwaitedStatus) int {
 		return a.RequestTime.Compare(b.RequestTime.Time)
 	})
 	for _, a := range awaited {

@@ -13,24 +13,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // sized is the EtcdCluster that a command line prints, and what is said beside it.
-func sized(t *testing.T, line string) (c *v1alpha1.EtcdCluster, out, errs string) {
+func sized(t *testing.T, line string) (c *v1beta1.EtcdCluster, out, errs string) {
 	t.Helper()
 	code, out, errs := steady(t).runs(healthy(), strings.Fields(line)...)
 	require.Zero(t, code, errs)
-	c = new(v1alpha1.EtcdCluster)
+	c = new(v1beta1.EtcdCluster)
 	require.NoError(t, yaml.UnmarshalStrict([]byte(out), c))
 	accepted(t, c)
 	return c, out, errs
 }
 
 // accepted insists that a cluster is valid, and has the memory that its database may take.
-func accepted(t *testing.T, c *v1alpha1.EtcdCluster) {
+func accepted(t *testing.T, c *v1beta1.EtcdCluster) {
 	t.Helper()
 	require.NoError(t, defaults.Validate(&c.Spec, observation.Settings{}))
 	require.NoError(t, defaults.ValidateRoom(&c.Spec))
@@ -39,7 +39,7 @@ func accepted(t *testing.T, c *v1alpha1.EtcdCluster) {
 	}
 }
 
-func quotaOf(c *v1alpha1.EtcdCluster) int64 {
+func quotaOf(c *v1beta1.EtcdCluster) int64 {
 	return defaults.QuotaOn(c.Spec.Options, defaults.RoomFor(&c.Spec))
 }
 
@@ -87,13 +87,13 @@ func TestSizeRefuses(t *testing.T) {
 // TestTheDefaultsAreLargeEnough: what a spec does not say lives for good on 100,000 keys of 1 KiB, written over 200
 // times a second.
 func TestTheDefaultsAreLargeEnough(t *testing.T) {
-	c := &v1alpha1.EtcdCluster{Spec: v1alpha1.EtcdClusterSpec{Version: "3.6.16"}}
+	c := &v1beta1.EtcdCluster{Spec: v1beta1.EtcdClusterSpec{Version: "3.6.16"}}
 	accepted(t, c)
 	assert.True(t, holdsLoad(t, c, defaults.Load{Keys: 100_000, Value: 1 << 10, Writes: 200}))
 }
 
 // holdsLoad reports whether the database of a load stays so far below the quota that nothing has to be defragmented.
-func holdsLoad(t *testing.T, c *v1alpha1.EtcdCluster, l defaults.Load) bool {
+func holdsLoad(t *testing.T, c *v1beta1.EtcdCluster, l defaults.Load) bool {
 	t.Helper()
 	options := defaults.OptionsFor(&c.Spec, c.Spec.Version)
 	require.Zero(t, options.Revisions)
@@ -115,9 +115,9 @@ func TestSamplesAreLargeEnough(t *testing.T) {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		for part := range strings.SplitSeq(string(text), "\n---\n") {
-			c := new(v1alpha1.EtcdCluster)
+			c := new(v1beta1.EtcdCluster)
 			require.NoError(t, yaml.Unmarshal([]byte(part), c))
-			if c.Kind != v1alpha1.Kind {
+			if c.Kind != v1beta1.Kind {
 				continue
 			}
 			clusters++
@@ -129,7 +129,7 @@ func TestSamplesAreLargeEnough(t *testing.T) {
 				assert.Equal(t, large.Spec.Resources.Limits.Memory(), c.Spec.Resources.Limits.Memory(), file)
 				assert.Equal(t, quotaOf(large), quotaOf(c), file)
 				assert.Equal(t, defaults.OptionsFor(&large.Spec, "3.6.16"), defaults.OptionsFor(&c.Spec, "3.6.16"), file)
-			} else if c.Spec.Storage.Medium != v1alpha1.Memory {
+			} else if c.Spec.Storage.Medium != v1beta1.Memory {
 				assert.True(t, holdsLoad(t, c, defaults.Load{Keys: 100_000, Value: 1 << 10, Writes: 200}), file)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/rules"
 )
@@ -27,7 +27,7 @@ func (a *invocation) status(ctx context.Context) error {
 }
 
 // printStatus is one screen about a cluster.
-func printStatus(w io.Writer, c *v1alpha1.EtcdCluster, l *live, r *syncFailure, now time.Time) {
+func printStatus(w io.Writer, c *v1beta1.EtcdCluster, l *live, r *syncFailure, now time.Time) {
 	s := screen{page{w}, c, l, r, now}
 	s.head()
 	s.members()
@@ -42,13 +42,13 @@ func printStatus(w io.Writer, c *v1alpha1.EtcdCluster, l *live, r *syncFailure, 
 
 type screen struct {
 	page
-	c       *v1alpha1.EtcdCluster
+	c       *v1beta1.EtcdCluster
 	l       *live
 	failure *syncFailure
 	now     time.Time
 }
 
-func replicas(c *v1alpha1.EtcdCluster) int32 {
+func replicas(c *v1beta1.EtcdCluster) int32 {
 	if c.Spec.Replicas == nil {
 		return 3
 	}
@@ -60,7 +60,7 @@ func (s screen) head() {
 	ready := 0
 	leader := "no member"
 	for _, r := range rows {
-		if r.ready && r.role == string(v1alpha1.Voter) {
+		if r.ready && r.role == string(v1beta1.Voter) {
 			ready++
 		}
 		if r.leads {
@@ -109,7 +109,7 @@ func (s screen) distance() {
 // doing says what Quorate does and why, and what is in its way.
 func (s screen) doing() {
 	s.section("NOW")
-	ready := meta.FindStatusCondition(s.c.Status.Conditions, v1alpha1.Ready)
+	ready := meta.FindStatusCondition(s.c.Status.Conditions, v1beta1.Ready)
 	if ready != nil {
 		s.say(s.c.Status.Rule + ": " + ready.Message)
 	} else {
@@ -210,19 +210,19 @@ var calm = []struct {
 	kind   string
 	status metav1.ConditionStatus
 }{
-	{v1alpha1.Available, metav1.ConditionTrue},
-	{v1alpha1.Stalled, metav1.ConditionFalse},
-	{v1alpha1.Degraded, metav1.ConditionFalse},
-	{v1alpha1.Suspended, metav1.ConditionFalse},
-	{v1alpha1.Secured, metav1.ConditionTrue},
-	{v1alpha1.Authorized, metav1.ConditionTrue},
-	{v1alpha1.Advised, metav1.ConditionFalse},
+	{v1beta1.Available, metav1.ConditionTrue},
+	{v1beta1.Stalled, metav1.ConditionFalse},
+	{v1beta1.Degraded, metav1.ConditionFalse},
+	{v1beta1.Suspended, metav1.ConditionFalse},
+	{v1beta1.Secured, metav1.ConditionTrue},
+	{v1beta1.Authorized, metav1.ConditionTrue},
+	{v1beta1.Advised, metav1.ConditionFalse},
 }
 
 func (s screen) attention() {
 	var list []string
 	said := ""
-	if ready := meta.FindStatusCondition(s.c.Status.Conditions, v1alpha1.Ready); ready != nil {
+	if ready := meta.FindStatusCondition(s.c.Status.Conditions, v1beta1.Ready); ready != nil {
 		said = ready.Message
 	}
 	for _, want := range calm {
@@ -231,7 +231,7 @@ func (s screen) attention() {
 			continue
 		}
 		off := s.c.Spec.Auth == nil || !s.c.Spec.Auth.Enabled
-		if c.Type == v1alpha1.Authorized && off {
+		if c.Type == v1beta1.Authorized && off {
 			continue
 		}
 		words := fmt.Sprintf("%s is %s (%s)", c.Type, c.Status, c.Reason)
@@ -252,7 +252,7 @@ func (s screen) attention() {
 func (s screen) certificates() {
 	s.section("CERTIFICATES")
 	if len(s.c.Status.TLS.Certificates) == 0 {
-		if s.c.Spec.TLS.Mode == v1alpha1.TLSDisabled {
+		if s.c.Spec.TLS.Mode == v1beta1.TLSDisabled {
 			s.say("none: spec.tls.mode is Disabled")
 		} else {
 			s.say("none yet")
@@ -282,7 +282,7 @@ func (s screen) defragmentation() {
 	s.section("DEFRAGMENTATION")
 	d := s.c.Status.Defragmentation
 	if d == nil {
-		d = &v1alpha1.DefragmentationStatus{}
+		d = &v1beta1.DefragmentationStatus{}
 	}
 	s.say("last: " + lastRun(d, s.now))
 	next := "none is scheduled; `kubectl quorate defrag` asks for one"
@@ -296,7 +296,7 @@ func (s screen) defragmentation() {
 }
 
 // lastRun is the run that is under way, or the last one.
-func lastRun(d *v1alpha1.DefragmentationStatus, now time.Time) string {
+func lastRun(d *v1beta1.DefragmentationStatus, now time.Time) string {
 	done := count(len(d.Done), "member") + " done"
 	if len(d.Done) > 0 {
 		done += " (" + strings.Join(d.Done, ", ") + ")"

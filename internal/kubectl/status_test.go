@@ -13,24 +13,24 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
 
 // orders is the cluster of these tests, with TLS.
-func orders(t *testing.T) *v1alpha1.EtcdCluster {
+func orders(t *testing.T) *v1beta1.EtcdCluster {
 	t.Helper()
 	k := steady(t)
 	raw, err := k.run(t.Context(), "get", clusters, "orders")
 	require.NoError(t, err)
 	c, err := understood(raw)
 	require.NoError(t, err)
-	c.Spec.TLS.Mode = v1alpha1.TLSAuto
+	c.Spec.TLS.Mode = v1beta1.TLSAuto
 	for _, name := range []string{"authority", "server", "peer", "operator", "client"} {
 		c.Status.TLS.Certificates = append(c.Status.TLS.Certificates,
-			v1alpha1.CertificateStatus{Name: name, SecretRef: v1alpha1.SecretRef{Name: "orders-" + name},
+			v1beta1.CertificateStatus{Name: name, SecretRef: v1beta1.SecretRef{Name: "orders-" + name},
 				NotAfter: ago(-90 * 24 * time.Hour)})
 	}
 	return c.EtcdCluster
@@ -47,25 +47,25 @@ func answering(t *testing.T, e *etcd) *live {
 func TestStatusScreens(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		edit func(c *v1alpha1.EtcdCluster, l *live)
+		edit func(c *v1beta1.EtcdCluster, l *live)
 	}{
-		{"status-healthy", func(*v1alpha1.EtcdCluster, *live) {}},
-		{"status-unreachable", func(_ *v1alpha1.EtcdCluster, l *live) {
+		{"status-healthy", func(*v1beta1.EtcdCluster, *live) {}},
+		{"status-unreachable", func(_ *v1beta1.EtcdCluster, l *live) {
 			*l = live{trouble: "etcd needs a certificate, and its Secret shop/orders-operator-tls can't be read: " +
 				"forbidden"}
 		}},
 		{"status-no-quorum", noQuorum},
 		{"status-growing", growing},
-		{"status-new", func(c *v1alpha1.EtcdCluster, l *live) {
-			c.Status, c.CreationTimestamp = v1alpha1.EtcdClusterStatus{}, ago(3*time.Second)
+		{"status-new", func(c *v1beta1.EtcdCluster, l *live) {
+			c.Status, c.CreationTimestamp = v1beta1.EtcdClusterStatus{}, ago(3*time.Second)
 			*l = live{trouble: "no member has a pod with an address"}
 		}},
 		{"status-troubled", troubled},
 		{"status-refused", refusedPod},
-		{"status-plain", func(c *v1alpha1.EtcdCluster, _ *live) {
-			c.Spec.TLS.Mode, c.Status.TLS = v1alpha1.TLSDisabled, v1alpha1.TLSStatus{}
+		{"status-plain", func(c *v1beta1.EtcdCluster, _ *live) {
+			c.Spec.TLS.Mode, c.Status.TLS = v1beta1.TLSDisabled, v1beta1.TLSStatus{}
 			meta.SetStatusCondition(&c.Status.Conditions,
-				metav1.Condition{Type: v1alpha1.Secured, Status: metav1.ConditionFalse, Reason: "Disabled",
+				metav1.Condition{Type: v1beta1.Secured, Status: metav1.ConditionFalse, Reason: "Disabled",
 					Message: "everyone who can reach the members may read and write everything, in plain text"})
 		}},
 	} {
@@ -83,7 +83,7 @@ func TestStatusScreens(t *testing.T) {
 	}
 }
 
-func noQuorum(c *v1alpha1.EtcdCluster, l *live) {
+func noQuorum(c *v1beta1.EtcdCluster, l *live) {
 	l.etcd = nil
 	for _, name := range []string{"orders-0", "orders-2"} {
 		l.health[name] = observation.Health{Err: "unreachable: connection refused"}
@@ -92,7 +92,7 @@ func noQuorum(c *v1alpha1.EtcdCluster, l *live) {
 	h.Leader = 0
 	l.health["orders-1"] = h
 	c.Status.Rule = "Blind"
-	for _, kind := range []string{v1alpha1.Available, v1alpha1.Ready} {
+	for _, kind := range []string{v1beta1.Available, v1beta1.Ready} {
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse,
 			Reason: "Blind", Message: "no quorum answers: waiting for orders-0, orders-2"})
 	}
@@ -102,14 +102,14 @@ func noQuorum(c *v1alpha1.EtcdCluster, l *live) {
 	}
 }
 
-func refusedPod(c *v1alpha1.EtcdCluster, l *live) {
+func refusedPod(c *v1beta1.EtcdCluster, l *live) {
 	const message = "waiting for orders-2 to serve again; Kubernetes has not created Pod orders-2: `kubectl quorate " +
 		"status -n shop orders` shows why"
 	l.health["orders-2"] = observation.Health{Err: "it has no pod with an address"}
 	c.Status.Rule, c.Status.Version = "WaitForMembers", "3.6.17"
-	c.Status.Internal.Awaited = []v1alpha1.AwaitedStatus{{Kind: "Pod", Name: "orders-2",
+	c.Status.Internal.Awaited = []v1beta1.AwaitedStatus{{Kind: "Pod", Name: "orders-2",
 		RequestTime: ago(40 * time.Second)}}
-	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse,
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1beta1.Ready, Status: metav1.ConditionFalse,
 		Reason: "WaitForMembers", Message: message})
 }
 
@@ -141,16 +141,16 @@ func TestTheEventThatSaysWhy(t *testing.T) {
 	assert.Contains(t, out, "can't be read")
 }
 
-func growing(c *v1alpha1.EtcdCluster, l *live) {
+func growing(c *v1beta1.EtcdCluster, l *live) {
 	five := int32(5)
 	c.Spec.Replicas, c.Generation = &five, 4
 	l.etcd.Members = append(l.etcd.Members,
 		observation.Member{ID: 0xabc, PeerURLs: []string{"http://orders-3.orders-peers.shop.svc:2380"}, Learner: true})
 	c.Status.Rule = "LearnerCatchingUp"
-	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse,
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1beta1.Ready, Status: metav1.ConditionFalse,
 		Reason: "LearnerCatchingUp", Message: "orders-3 has not started yet"})
-	c.Status.Internal.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, NextLearnerTime: ago(-4 * time.Minute)}
-	c.Status.History = []v1alpha1.HistoryEntry{
+	c.Status.Internal.Replacement = &v1beta1.ReplacementStatus{Failures: 2, NextLearnerTime: ago(-4 * time.Minute)}
+	c.Status.History = []v1beta1.HistoryEntry{
 		{Time: ago(26 * time.Hour), Rule: "Left out", Message: "only the last five are shown"},
 		{Time: ago(25 * time.Hour), Rule: "Start", Message: "starting orders-0, orders-1, orders-2"},
 		{Time: ago(24 * time.Hour), Rule: "Converged", Message: "serving as the spec says, with 3 voters"},
@@ -162,7 +162,7 @@ func growing(c *v1alpha1.EtcdCluster, l *live) {
 	}
 }
 
-func troubled(c *v1alpha1.EtcdCluster, l *live) {
+func troubled(c *v1beta1.EtcdCluster, l *live) {
 	deleted := ago(2 * time.Hour)
 	c.DeletionTimestamp, c.Spec.DeletionProtection, c.Spec.Suspend = &deleted, true, true
 	c.Status.Rule = "Suspended"
@@ -175,23 +175,23 @@ func troubled(c *v1alpha1.EtcdCluster, l *live) {
 	c.Status.TLS.Certificates[1].NotAfter = ago(time.Hour)
 	c.Status.TLS.Certificates[2].NotAfter = ago(-5 * time.Hour)
 	wanted, has := resource.MustParse("4Gi"), resource.MustParse("1Gi")
-	c.Status.Members[0].Volume = &v1alpha1.VolumeStatus{Wanted: &wanted, Capacity: &has,
+	c.Status.Members[0].Volume = &v1beta1.VolumeStatus{Wanted: &wanted, Capacity: &has,
 		Message: "the file system is being resized"}
 	reclaimed := resource.MustParse("1300Mi")
-	c.Status.Defragmentation = &v1alpha1.DefragmentationStatus{StartTime: ago(10 * time.Minute),
+	c.Status.Defragmentation = &v1beta1.DefragmentationStatus{StartTime: ago(10 * time.Minute),
 		Done: []string{"orders-1", "orders-2"}, Reclaimed: &reclaimed, NextScheduleTime: ago(-36 * time.Hour)}
-	c.Spec.Auth = &v1alpha1.AuthSpec{Enabled: true}
+	c.Spec.Auth = &v1beta1.AuthSpec{Enabled: true}
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason,
 			Message: message})
 	}
-	set(v1alpha1.Ready, metav1.ConditionTrue, "Suspended", "SUSPENDED: Quorate changes nothing")
-	set(v1alpha1.Suspended, metav1.ConditionTrue, "SpecSuspend", "SUSPENDED: Quorate changes nothing")
-	set(v1alpha1.Degraded, metav1.ConditionTrue, "MembersInTrouble",
+	set(v1beta1.Ready, metav1.ConditionTrue, "Suspended", "SUSPENDED: Quorate changes nothing")
+	set(v1beta1.Suspended, metav1.ConditionTrue, "SpecSuspend", "SUSPENDED: Quorate changes nothing")
+	set(v1beta1.Degraded, metav1.ConditionTrue, "MembersInTrouble",
 		"orders-2 does not serve; orders-1 has the alarm CORRUPT and NOSPACE, and a sentence this long does not fit "+
 			"into one line")
-	set(v1alpha1.Authorized, metav1.ConditionFalse, "Waiting", "spec.auth.users[0]: its Secret is missing")
-	set(v1alpha1.Advised, metav1.ConditionTrue, "SpecAdvice", "2 voters tolerate no more failures than 1")
+	set(v1beta1.Authorized, metav1.ConditionFalse, "Waiting", "spec.auth.users[0]: its Secret is missing")
+	set(v1beta1.Advised, metav1.ConditionTrue, "SpecAdvice", "2 voters tolerate no more failures than 1")
 }
 
 func TestLag(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -28,7 +28,7 @@ type clusterTold struct {
 	ready, learners int
 	failures        int32
 	epoch           int64
-	certificates    []v1alpha1.CertificateStatus
+	certificates    []v1beta1.CertificateStatus
 }
 
 type clusterCondition struct {
@@ -117,7 +117,7 @@ func (m *Metrics) LimitClusters(most int) { m.clusters.most = most }
 
 // Cluster notes what was decided about a cluster, by which rule, and with which status and children it was answered.
 func (m *Metrics) Cluster(
-	c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus, children decision.Desired,
+	c *v1beta1.EtcdCluster, rule string, status *v1beta1.EtcdClusterStatus, children decision.Desired,
 ) {
 	told := tell(c, rule, status)
 	told.made = membersMade(c, children)
@@ -125,13 +125,13 @@ func (m *Metrics) Cluster(
 }
 
 // tell is what there is to tell of a cluster, by its status.
-func tell(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus) clusterTold {
+func tell(c *v1beta1.EtcdCluster, rule string, status *v1beta1.EtcdClusterStatus) clusterTold {
 	told := clusterTold{
 		version: status.Version, medium: string(c.Spec.Storage.Medium), rule: rule,
 		wanted: defaults.Replicas(c), epoch: status.Epoch, certificates: status.TLS.Certificates, alarms: map[string]int{},
 	}
 	if told.medium == "" {
-		told.medium = string(v1alpha1.Persistent)
+		told.medium = string(v1beta1.Persistent)
 	}
 	if n := len(status.History); n > 0 {
 		told.changed = status.History[n-1].Time.Time
@@ -145,7 +145,7 @@ func tell(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStat
 	}
 	for _, m := range status.Members {
 		switch {
-		case m.Role == v1alpha1.Learner:
+		case m.Role == v1beta1.Learner:
 			told.learners++
 		case m.Ready:
 			told.voters++
@@ -162,7 +162,7 @@ func tell(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStat
 
 // membersMade is how many members a cluster has had: numbers are never used twice (S9), and the peers' Service has the
 // next one.
-func membersMade(c *v1alpha1.EtcdCluster, children decision.Desired) int {
+func membersMade(c *v1beta1.EtcdCluster, children decision.Desired) int {
 	for _, service := range children.Services {
 		if service.Name == objects.PeerService(c.Name) {
 			next, _ := strconv.Atoi(service.Annotations[objects.AnnotationNextMember])

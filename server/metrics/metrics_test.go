@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/schedule"
@@ -24,23 +24,23 @@ import (
 )
 
 // aCluster is an EtcdCluster, what was decided about it, and the children of that.
-func aCluster(name string) (*v1alpha1.EtcdCluster, *v1alpha1.EtcdClusterStatus, decision.Desired) {
-	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
+func aCluster(name string) (*v1beta1.EtcdCluster, *v1beta1.EtcdClusterStatus, decision.Desired) {
+	c := &v1beta1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
 		UID: types.UID("uid-" + name)}}
-	status := &v1alpha1.EtcdClusterStatus{
+	status := &v1beta1.EtcdClusterStatus{
 		Version: "3.6.16", Epoch: 2,
 		Conditions: []metav1.Condition{
-			{Type: v1alpha1.Available, Status: metav1.ConditionTrue, Reason: "QuorumServes"},
-			{Type: v1alpha1.Degraded, Status: metav1.ConditionFalse, Reason: "AllWell"},
+			{Type: v1beta1.Available, Status: metav1.ConditionTrue, Reason: "QuorumServes"},
+			{Type: v1beta1.Degraded, Status: metav1.ConditionFalse, Reason: "AllWell"},
 		},
-		Members: []v1alpha1.MemberStatus{
-			{Name: name + "-0", Role: v1alpha1.Voter, Ready: true, Alarms: []string{"NOSPACE"}},
-			{Name: name + "-1", Role: v1alpha1.Voter},
-			{Name: name + "-7", Role: v1alpha1.Learner, Ready: true},
+		Members: []v1beta1.MemberStatus{
+			{Name: name + "-0", Role: v1beta1.Voter, Ready: true, Alarms: []string{"NOSPACE"}},
+			{Name: name + "-1", Role: v1beta1.Voter},
+			{Name: name + "-7", Role: v1beta1.Learner, Ready: true},
 		},
-		History:  []v1alpha1.HistoryEntry{{Rule: "Grow", Time: metav1.Unix(1_795_316_400, 0)}},
-		Internal: v1alpha1.InternalStatus{Replacement: &v1alpha1.ReplacementStatus{Failures: 3}},
-		TLS: v1alpha1.TLSStatus{Certificates: []v1alpha1.CertificateStatus{{Name: "server",
+		History:  []v1beta1.HistoryEntry{{Rule: "Grow", Time: metav1.Unix(1_795_316_400, 0)}},
+		Internal: v1beta1.InternalStatus{Replacement: &v1beta1.ReplacementStatus{Failures: 3}},
+		TLS: v1beta1.TLSStatus{Certificates: []v1beta1.CertificateStatus{{Name: "server",
 			NotAfter: metav1.Unix(1_800_000_000, 0)}}},
 	}
 	peers := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: objects.PeerService(name),
@@ -96,7 +96,7 @@ func TestClusterGauges(t *testing.T) {
 	require.NotContains(t, text, "NOSPACE", "and the alarms of now")
 
 	successor, status, children := aCluster("orders")
-	successor.UID, successor.Spec.Storage.Medium = "uid-2", v1alpha1.Memory
+	successor.UID, successor.Spec.Storage.Medium = "uid-2", v1beta1.Memory
 	now = now.Add(time.Second)
 	m.Cluster(successor, "Start", status, children)
 	text = page(t, m)
@@ -153,12 +153,12 @@ func TestClusterGaugesHaveAnEnd(t *testing.T) {
 // TestWhatIsNotAskedAbout is forgotten: snapshots, schedules and mirrors as clusters are.
 func TestWhatIsNotAskedAbout(t *testing.T) {
 	m := New("v1.2.3", "0123abc")
-	m.Snapshot(&v1alpha1.EtcdSnapshot{}, &snapshot.Decision{
-		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, CompletionTime: metav1.Now(),
+	m.Snapshot(&v1beta1.EtcdSnapshot{}, &snapshot.Decision{
+		Status: v1beta1.EtcdSnapshotStatus{Phase: v1beta1.SnapshotSucceeded, CompletionTime: metav1.Now(),
 			VerificationTime: metav1.Now()},
 	})
-	m.Schedule(&v1alpha1.EtcdSnapshotSchedule{}, &schedule.Decision{Due: time.Now()})
-	m.Mirror(&v1alpha1.EtcdMirror{}, &v1alpha1.EtcdMirrorStatus{})
+	m.Schedule(&v1beta1.EtcdSnapshotSchedule{}, &schedule.Decision{Due: time.Now()})
+	m.Mirror(&v1beta1.EtcdMirror{}, &v1beta1.EtcdMirrorStatus{})
 	told := []string{
 		"quorate_snapshot_stored_timestamp_seconds{", "quorate_snapshot_verified_timestamp_seconds{",
 		"quorate_schedule_due_timestamp_seconds{", "quorate_mirror_mirroring{",
@@ -184,18 +184,18 @@ func TestMetricsAreDocumented(t *testing.T) {
 	m.putOff.WithLabelValues("shop", "slow").Inc()
 	c, status, children := aCluster("orders")
 	m.Cluster(c, "Converged", status, children)
-	taken := v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, CompletionTime: metav1.Now(),
+	taken := v1beta1.EtcdSnapshotStatus{Phase: v1beta1.SnapshotSucceeded, CompletionTime: metav1.Now(),
 		VerificationTime: metav1.Now()}
-	m.Snapshot(&v1alpha1.EtcdSnapshot{}, &snapshot.Decision{Status: taken})
-	reference := &v1alpha1.SnapshotReference{Time: metav1.Now()}
-	m.Schedule(&v1alpha1.EtcdSnapshotSchedule{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now()}},
+	m.Snapshot(&v1beta1.EtcdSnapshot{}, &snapshot.Decision{Status: taken})
+	reference := &v1beta1.SnapshotReference{Time: metav1.Now()}
+	m.Schedule(&v1beta1.EtcdSnapshotSchedule{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now()}},
 		&schedule.Decision{
 			Due: time.Now(),
-			Status: v1alpha1.EtcdSnapshotScheduleStatus{LastVerified: reference, LastSuccess: reference,
+			Status: v1beta1.EtcdSnapshotScheduleStatus{LastVerified: reference, LastSuccess: reference,
 				LastFailure: reference, NextScheduleTime: metav1.Now(),
-				Conditions: []metav1.Condition{{Type: v1alpha1.Streaming, Status: metav1.ConditionTrue}}},
+				Conditions: []metav1.Condition{{Type: v1beta1.Streaming, Status: metav1.ConditionTrue}}},
 		})
-	m.Mirror(&v1alpha1.EtcdMirror{}, &v1alpha1.EtcdMirrorStatus{})
+	m.Mirror(&v1beta1.EtcdMirror{}, &v1beta1.EtcdMirrorStatus{})
 
 	families, err := m.registry.Gather()
 	require.NoError(t, err)
@@ -220,14 +220,14 @@ func BenchmarkScrape(b *testing.B) {
 	for i := range defaultClusterMetrics {
 		c, status, children := aCluster("orders-" + strconv.Itoa(i))
 		status.Conditions = nil
-		for _, kind := range []string{v1alpha1.Available, v1alpha1.Ready, v1alpha1.Degraded, v1alpha1.Suspended,
-			v1alpha1.Secured, v1alpha1.Authorized, v1alpha1.Advised} {
+		for _, kind := range []string{v1beta1.Available, v1beta1.Ready, v1beta1.Degraded, v1beta1.Suspended,
+			v1beta1.Secured, v1beta1.Authorized, v1beta1.Advised} {
 			status.Conditions = append(status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue,
 				Reason: "Reason"})
 		}
-		status.TLS.Certificates = append(status.TLS.Certificates, v1alpha1.CertificateStatus{Name: "peer"},
-			v1alpha1.CertificateStatus{Name: "authority"},
-			v1alpha1.CertificateStatus{Name: "operator"}, v1alpha1.CertificateStatus{Name: "client"})
+		status.TLS.Certificates = append(status.TLS.Certificates, v1beta1.CertificateStatus{Name: "peer"},
+			v1beta1.CertificateStatus{Name: "authority"},
+			v1beta1.CertificateStatus{Name: "operator"}, v1beta1.CertificateStatus{Name: "client"})
 		m.Cluster(c, "Converged", status, children)
 	}
 	h := m.Handler()

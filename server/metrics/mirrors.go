@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // mirrorTold is whether a mirror mirrors. One that was promoted is not told of.
@@ -29,11 +29,11 @@ func mirrorGauges() *gauges[mirrorTold] {
 }
 
 // Mirror notes what was decided about an EtcdMirror.
-func (m *Metrics) Mirror(o *v1alpha1.EtcdMirror, s *v1alpha1.EtcdMirrorStatus) {
-	if meta.IsStatusConditionTrue(s.Conditions, v1alpha1.Promoted) {
+func (m *Metrics) Mirror(o *v1beta1.EtcdMirror, s *v1beta1.EtcdMirrorStatus) {
+	if meta.IsStatusConditionTrue(s.Conditions, v1beta1.Promoted) {
 		m.mirrors.forget(o.UID)
 		return
 	}
 	m.mirrors.note(o, mirrorTold{cluster: o.Spec.ClusterRef.Name,
-		mirrors: meta.IsStatusConditionTrue(s.Conditions, v1alpha1.Mirroring)})
+		mirrors: meta.IsStatusConditionTrue(s.Conditions, v1beta1.Mirroring)})
 }

@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/schedule"
 )
 
 // scheduleTold are the times of a schedule: an alert on the age of a backup must say where it is.
 type scheduleTold struct {
 	cluster   string
-	status    v1alpha1.EtcdSnapshotScheduleStatus
+	status    v1beta1.EtcdSnapshotScheduleStatus
 	due, made metav1.Time
 }
 
@@ -53,7 +53,7 @@ func scheduleMetric(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, []string{"namespace", "schedule", "cluster"}, nil)
 }
 
-func referred(r *v1alpha1.SnapshotReference) metav1.Time {
+func referred(r *v1beta1.SnapshotReference) metav1.Time {
 	if r == nil {
 		return metav1.Time{}
 	}
@@ -69,14 +69,14 @@ func scheduleGauges() *gauges[scheduleTold] {
 }
 
 // Schedule notes what was decided about a schedule.
-func (m *Metrics) Schedule(s *v1alpha1.EtcdSnapshotSchedule, d *schedule.Decision) {
+func (m *Metrics) Schedule(s *v1beta1.EtcdSnapshotSchedule, d *schedule.Decision) {
 	m.schedules.note(s, scheduleTold{cluster: s.Spec.Template.Spec.SourceName(), status: d.Status,
 		due: metav1.NewTime(d.Due), made: s.CreationTimestamp})
 }
 
 func tellOfSchedules(_ *gauges[scheduleTold], all []*seen[scheduleTold], to chan<- prometheus.Metric) {
 	for _, s := range all {
-		if c := meta.FindStatusCondition(s.told.status.Conditions, v1alpha1.Streaming); c != nil {
+		if c := meta.FindStatusCondition(s.told.status.Conditions, v1beta1.Streaming); c != nil {
 			gauge(to, streaming, one(c.Status == metav1.ConditionTrue), s.namespace, s.name, s.told.cluster)
 		}
 		for _, m := range scheduleMetrics {

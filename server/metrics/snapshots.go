@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
@@ -30,15 +30,15 @@ func snapshotGauges() *gauges[snapshotTold] {
 }
 
 // Snapshot notes what was decided about a snapshot.
-func (m *Metrics) Snapshot(s *v1alpha1.EtcdSnapshot, d *snapshot.Decision) {
+func (m *Metrics) Snapshot(s *v1beta1.EtcdSnapshot, d *snapshot.Decision) {
 	switch phase := d.Status.Phase; phase {
-	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotUnverified, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed:
+	case v1beta1.SnapshotSucceeded, v1beta1.SnapshotUnverified, v1beta1.SnapshotSkipped, v1beta1.SnapshotFailed:
 		if s.Status.Phase != phase {
 			m.snapshotsEnded.WithLabelValues(string(phase)).Inc()
 		}
-	case v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning, v1alpha1.SnapshotDeleting:
+	case v1beta1.SnapshotPending, v1beta1.SnapshotRunning, v1beta1.SnapshotDeleting:
 	}
-	stored := d.Status.Phase == v1alpha1.SnapshotSucceeded || d.Status.Phase == v1alpha1.SnapshotUnverified
+	stored := d.Status.Phase == v1beta1.SnapshotSucceeded || d.Status.Phase == v1beta1.SnapshotUnverified
 	switch {
 	case s.Spec.External != nil: // it is of no EtcdCluster
 	case d.Finalized || !stored:

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -22,7 +22,7 @@ import (
 
 // A ClusterCall is a call about an EtcdCluster. Of the CompositeController itself only the resync period is read.
 type ClusterCall struct {
-	Cluster    *v1alpha1.EtcdCluster
+	Cluster    *v1beta1.EtcdCluster
 	Children   observation.Children
 	Related    observation.Related
 	Finalizing bool
@@ -31,10 +31,10 @@ type ClusterCall struct {
 	// secrets and related are what the Secrets of Children and Related hold. It goes nowhere but into the answer
 	// (children) and to the members (a client's certificate and key).
 	secrets, related map[string]map[string][]byte
-	labelled         labelledSecrets           // related, of whatever namespace
-	snapshots        []*v1alpha1.EtcdSnapshot  // related, of whatever namespace
-	operations       []*v1alpha1.EtcdOperation // likewise, that have not ended
-	remains          []metav1.Object           // likewise, claims and ConfigMaps
+	labelled         labelledSecrets          // related, of whatever namespace
+	snapshots        []*v1beta1.EtcdSnapshot  // related, of whatever namespace
+	operations       []*v1beta1.EtcdOperation // likewise, that have not ended
+	remains          []metav1.Object          // likewise, claims and ConfigMaps
 	// Keys are those of the installation by which records are sealed; none believes all.
 	Keys [][]byte
 }
@@ -58,7 +58,7 @@ func ReadCluster(ctx context.Context, body io.Reader) (*ClusterCall, error) {
 func (r *ClusterCall) form(secrets *secretReader) *form {
 	f := &form{
 		controller: r.readController,
-		parent:     parentTo(v1alpha1.Kind, &r.Cluster),
+		parent:     parentTo(v1beta1.Kind, &r.Cluster),
 		related: []group{
 			maybe(group{name: groupSecrets, read: secrets.others}),
 			maybe(group{name: groupSnapshots, read: r.readSnapshots}),
@@ -107,7 +107,7 @@ func (r *ClusterCall) readController(in *source) error {
 // those of all namespaces; pick leaves only those of the parent's.
 func (r *ClusterCall) readSnapshots(in *source, where string) error {
 	return members(in, where, func(key string) error {
-		s, err := one[v1alpha1.EtcdSnapshot](in, member(where, key), v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot)
+		s, err := one[v1beta1.EtcdSnapshot](in, member(where, key), v1beta1.GroupVersion.String(), v1beta1.KindSnapshot)
 		if err == nil {
 			r.snapshots = append(r.snapshots, s)
 		}
@@ -118,8 +118,8 @@ func (r *ClusterCall) readSnapshots(in *source, where string) error {
 // readOperations reads the related EtcdOperations, and keeps those that have not ended.
 func (r *ClusterCall) readOperations(in *source, where string) error {
 	return members(in, where, func(key string) error {
-		op, err := one[v1alpha1.EtcdOperation](in, member(where, key), v1alpha1.GroupVersion.String(),
-			v1alpha1.KindOperation)
+		op, err := one[v1beta1.EtcdOperation](in, member(where, key), v1beta1.GroupVersion.String(),
+			v1beta1.KindOperation)
 		if err == nil && !op.Status.Phase.Ended() {
 			r.operations = append(r.operations, op)
 		}
@@ -179,7 +179,7 @@ func (r *ClusterCall) pick() {
 			continue
 		}
 		if r.Related.Snapshots == nil {
-			r.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}
+			r.Related.Snapshots = map[string]*v1beta1.EtcdSnapshot{}
 		}
 		r.Related.Snapshots[s.Name] = s
 	}
@@ -188,7 +188,7 @@ func (r *ClusterCall) pick() {
 			continue
 		}
 		if r.Related.Operations == nil {
-			r.Related.Operations = map[string]*v1alpha1.EtcdOperation{}
+			r.Related.Operations = map[string]*v1beta1.EtcdOperation{}
 		}
 		r.Related.Operations[op.Name] = op
 	}

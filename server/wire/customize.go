@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/mirror"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -29,11 +29,11 @@ func (c *Customized) Related(byUID bool) ([]byte, error) {
 
 // customized reads the parent of a call to the hook customize, by its kind.
 var customized = map[string]func(in *source) (*Customized, error){
-	v1alpha1.Kind:          customizedBy(v1alpha1.Kind, relatedToCluster),
-	v1alpha1.KindSnapshot:  customizedBy(v1alpha1.KindSnapshot, relatedToSnapshot),
-	v1alpha1.KindOperation: customizedBy(v1alpha1.KindOperation, relatedToOperation),
-	v1alpha1.KindSchedule:  customizedBy(v1alpha1.KindSchedule, relatedToSchedule),
-	v1alpha1.KindMirror:    customizedBy(v1alpha1.KindMirror, relatedToMirror),
+	v1beta1.Kind:          customizedBy(v1beta1.Kind, relatedToCluster),
+	v1beta1.KindSnapshot:  customizedBy(v1beta1.KindSnapshot, relatedToSnapshot),
+	v1beta1.KindOperation: customizedBy(v1beta1.KindOperation, relatedToOperation),
+	v1beta1.KindSchedule:  customizedBy(v1beta1.KindSchedule, relatedToSchedule),
+	v1beta1.KindMirror:    customizedBy(v1beta1.KindMirror, relatedToMirror),
 }
 
 func customizedBy[T any, O objectOf[T]](
@@ -77,7 +77,7 @@ type relatedRule struct {
 }
 
 // clusters are all EtcdClusters of the namespace.
-var clusters = relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
+var clusters = relatedRule{APIVersion: v1beta1.GroupVersion.String(), Resource: "etcdclusters"}
 
 // clustersNamed are those of these names alone, where that may be asked for; without names, all of the namespace.
 func clustersNamed(byUID bool, namespace string, names ...string) relatedRule {
@@ -106,10 +106,10 @@ func withLabelled(byUID bool, secrets []string, all ...relatedRule) []relatedRul
 // relatedToCluster: Secrets, EtcdSnapshots and EtcdOperations of the cluster, and what was made for an earlier one of
 // its name. Where the answer may depend on the name alone, all EtcdSnapshots of the namespace are asked for, and those
 // that matter are picked.
-func relatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) []relatedRule {
+func relatedToCluster(c *v1beta1.EtcdCluster, byUID bool) []relatedRule {
 	secrets := relatedRule{APIVersion: "v1", Resource: "secrets", LabelSelector: new(facts.RelatedSelector(c))}
-	snapshots := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots"}
-	operations := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdoperations"}
+	snapshots := relatedRule{APIVersion: v1beta1.GroupVersion.String(), Resource: "etcdsnapshots"}
+	operations := relatedRule{APIVersion: v1beta1.GroupVersion.String(), Resource: "etcdoperations"}
 	remains := new(facts.RemainsSelector(c, byUID))
 	all := []relatedRule{secrets, labelled, operations,
 		{APIVersion: "v1", Resource: "persistentvolumeclaims", LabelSelector: remains},
@@ -130,7 +130,7 @@ func relatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) []relatedRule {
 // relatedToSnapshot: its pods and its EtcdCluster (see snapshot.Pods). Where all EtcdClusters are asked for, each of
 // their writes asks about the snapshot. Any of them may restore one that is being deleted; a deletion is another
 // generation (markAsDeleting in apiserver's registry/store.go).
-func relatedToSnapshot(s *v1alpha1.EtcdSnapshot, byUID bool) []relatedRule {
+func relatedToSnapshot(s *v1beta1.EtcdSnapshot, byUID bool) []relatedRule {
 	pods := relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(snapshot.Pods(s.Name))}
 	named := clustersNamed(byUID, s.Namespace, s.Spec.SourceName())
 	if s.DeletionTimestamp != nil {
@@ -140,12 +140,12 @@ func relatedToSnapshot(s *v1alpha1.EtcdSnapshot, byUID bool) []relatedRule {
 }
 
 // relatedToOperation: its EtcdCluster.
-func relatedToOperation(op *v1alpha1.EtcdOperation, byUID bool) []relatedRule {
+func relatedToOperation(op *v1beta1.EtcdOperation, byUID bool) []relatedRule {
 	return []relatedRule{clustersNamed(byUID, op.Namespace, op.Spec.ClusterRef.Name)}
 }
 
 // relatedToSchedule: the etcd whose changes its stream stores; nothing without a stream.
-func relatedToSchedule(s *v1alpha1.EtcdSnapshotSchedule, byUID bool) []relatedRule {
+func relatedToSchedule(s *v1beta1.EtcdSnapshotSchedule, byUID bool) []relatedRule {
 	switch {
 	case byUID && s.Spec.Stream == nil:
 		return nil
@@ -156,7 +156,7 @@ func relatedToSchedule(s *v1alpha1.EtcdSnapshotSchedule, byUID bool) []relatedRu
 }
 
 // relatedToMirror: its destination and its source.
-func relatedToMirror(m *v1alpha1.EtcdMirror, byUID bool) []relatedRule {
+func relatedToMirror(m *v1beta1.EtcdMirror, byUID bool) []relatedRule {
 	names := []string{m.Spec.ClusterRef.Name}
 	if source := m.Spec.Source.ClusterRef.Name; source != "" {
 		names = append(names, source)
@@ -167,8 +167,8 @@ func relatedToMirror(m *v1alpha1.EtcdMirror, byUID bool) []relatedRule {
 var errFound = errors.New("found")
 
 // parentIn is the EtcdCluster that a call is about; nil when it is not found.
-func parentIn(in *source) (c *v1alpha1.EtcdCluster, failed error) {
-	parent := parentTo(v1alpha1.Kind, &c)
+func parentIn(in *source) (c *v1beta1.EtcdCluster, failed error) {
+	parent := parentTo(v1beta1.Kind, &c)
 	_ = members(in, "the request", func(key string) error {
 		if key == "parent" {
 			_, failed = parent(in)

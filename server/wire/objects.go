@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
@@ -41,7 +41,7 @@ func readInto(in *source, where, apiVersion, kind string, o object) error {
 // parentTo reads the parent of a call, which is of this kind, into *to.
 func parentTo[T any, O objectOf[T]](kind string, to **T) func(in *source) (namespace string, err error) {
 	return func(in *source) (string, error) {
-		o, err := one[T, O](in, theParent, v1alpha1.GroupVersion.String(), kind)
+		o, err := one[T, O](in, theParent, v1beta1.GroupVersion.String(), kind)
 		if err != nil {
 			return "", err
 		}

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/mirror"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/operation"
@@ -36,8 +36,8 @@ func readCall[O any](body io.Reader, into func(o *O) *form) (*Call[O], error) {
 }
 
 // clustersTo reads the EtcdClusters that are related to a parent.
-func clustersTo(all *map[string]*v1alpha1.EtcdCluster) group {
-	return groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, all)
+func clustersTo(all *map[string]*v1beta1.EtcdCluster) group {
+	return groupTo(v1beta1.GroupVersion.String(), v1beta1.Kind, all)
 }
 
 // labelledTo reads which of the Secrets are there that are related to a parent; of what they hold nothing is read.
@@ -82,7 +82,7 @@ func (l labelledSecrets) of(namespace string) map[string]bool {
 func ReadSnapshot(body io.Reader) (*Call[snapshot.Observation], error) {
 	return readCall(body, func(o *snapshot.Observation) *form {
 		return &form{
-			parent:   parentTo(v1alpha1.KindSnapshot, &o.Snapshot),
+			parent:   parentTo(v1beta1.KindSnapshot, &o.Snapshot),
 			children: []group{groupTo("batch/v1", "Job", &o.Jobs)},
 			related:  []group{clustersTo(&o.Clusters), groupTo("v1", "Pod", &o.Pods), labelledTo(&o.Labelled)},
 		}
@@ -93,7 +93,7 @@ func ReadSnapshot(body io.Reader) (*Call[snapshot.Observation], error) {
 func ReadOperation(body io.Reader) (*Call[operation.Observation], error) {
 	return readCall(body, func(o *operation.Observation) *form {
 		return &form{
-			parent:  parentTo(v1alpha1.KindOperation, &o.Operation),
+			parent:  parentTo(v1beta1.KindOperation, &o.Operation),
 			related: []group{clustersTo(&o.Clusters)},
 		}
 	})
@@ -103,7 +103,7 @@ func ReadOperation(body io.Reader) (*Call[operation.Observation], error) {
 func ReadMirror(body io.Reader) (*Call[mirror.Observation], error) {
 	return readCall(body, func(o *mirror.Observation) *form {
 		return &form{
-			parent:   parentTo(v1alpha1.KindMirror, &o.Mirror),
+			parent:   parentTo(v1beta1.KindMirror, &o.Mirror),
 			children: []group{groupTo("v1", "Pod", &o.Pods)},
 			related:  []group{clustersTo(&o.Clusters), labelledTo(&o.Labelled)},
 		}
@@ -114,9 +114,9 @@ func ReadMirror(body io.Reader) (*Call[mirror.Observation], error) {
 func ReadSchedule(body io.Reader) (*Call[schedule.Observation], error) {
 	c, err := readCall(body, func(o *schedule.Observation) *form {
 		return &form{
-			parent: parentTo(v1alpha1.KindSchedule, &o.Schedule),
+			parent: parentTo(v1beta1.KindSchedule, &o.Schedule),
 			children: []group{
-				groupTo(v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, &o.Snapshots),
+				groupTo(v1beta1.GroupVersion.String(), v1beta1.KindSnapshot, &o.Snapshots),
 				maybe(groupTo("v1", "Pod", &o.Pods)),
 				maybe(streamSecretsTo(&o.Secrets)),
 			},
@@ -174,7 +174,7 @@ func AnswerMirror(o *mirror.Observation, d *mirror.Decision, finalized *bool) ([
 // A snapshot that is kept is told what it was told when it was made, with the values that people have given to that
 // since: a template that has changed is for new ones alone.
 func AnswerSchedule(
-	o *schedule.Observation, d *schedule.Decision, labels func(*v1alpha1.EtcdSnapshot) map[string]string,
+	o *schedule.Observation, d *schedule.Decision, labels func(*v1beta1.EtcdSnapshot) map[string]string,
 	keys [][]byte, finalized *bool,
 ) ([]byte, error) {
 	ns := o.Schedule.Namespace
@@ -189,7 +189,7 @@ func AnswerSchedule(
 		all := labels(snapshot)
 		maps.Copy(all, m.Labels)
 		m.Labels = all
-		list = append(list, outgoing(ns, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, m,
+		list = append(list, outgoing(ns, v1beta1.GroupVersion.String(), v1beta1.KindSnapshot, m,
 			answerChild{Metadata: answerMeta{OwnerReferences: m.OwnerReferences}, Spec: spec}, observed))
 	}
 	for _, s := range d.Secrets {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -31,7 +31,7 @@ func TestAPreviousAuthorityGoes(t *testing.T) {
 		Previous: true}, first)
 	require.NotEmpty(t, second[objects.KeyPreviousPrivate])
 
-	r := &ClusterCall{Cluster: &v1alpha1.EtcdCluster{}, secrets: map[string]map[string][]byte{"ca": second}}
+	r := &ClusterCall{Cluster: &v1beta1.EtcdCluster{}, secrets: map[string]map[string][]byte{"ca": second}}
 	r.Children.Secrets = map[string]*observation.Secret{"ca": {}}
 	answer, err := r.secret(&decision.DesiredSecret{
 		ObjectMeta: metav1.ObjectMeta{Name: "ca"}, Make: decision.Trim{At: began.Add(2 * time.Hour)},
@@ -53,7 +53,7 @@ func TestAPreviousAuthorityGoes(t *testing.T) {
 // TestKeysOfStreamsAreTold where the Secret has others, by what the installation's keys are now; without any it stays.
 func TestKeysOfStreamsAreTold(t *testing.T) {
 	const name = "orders-restore-key"
-	r := &ClusterCall{Cluster: &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}},
+	r := &ClusterCall{Cluster: &v1beta1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}},
 		Keys: [][]byte{[]byte("a key of the installation")}, secrets: map[string]map[string][]byte{}}
 	told := func() map[string]string {
 		answer, err := r.secret(&decision.DesiredSecret{ObjectMeta: metav1.ObjectMeta{Name: name}, Make: decision.StreamKeys{}})

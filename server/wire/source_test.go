@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // shapes are JSON that becomes much when it is decoded: what stands between the items is what one of them has, in the
@@ -40,9 +40,9 @@ func shapes() map[string]struct {
 			func() any { return &batchv1.Job{} }},
 		"owners": {`{"metadata":{"ownerReferences":[`, `{"name":"","uid":""}`, `]}}`, "Pod.v1", pod},
 		"history of a status": {`{"status":{"history":[`, `{}`, `]}}`, "parent",
-			func() any { return &v1alpha1.EtcdCluster{} }},
+			func() any { return &v1beta1.EtcdCluster{} }},
 		"members of a status": {`{"status":{"members":[`, `{}`, `]}}`, "parent",
-			func() any { return &v1alpha1.EtcdCluster{} }},
+			func() any { return &v1beta1.EtcdCluster{} }},
 	}
 }
 

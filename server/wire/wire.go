@@ -19,8 +19,8 @@ import (
 // The groups of objects in calls that are read by functions of their own, "Kind.version" or "Kind.group/version".
 const (
 	groupSecrets    = "Secret.v1"
-	groupSnapshots  = "EtcdSnapshot.etcd.quorate.dev/v1alpha1"
-	groupOperations = "EtcdOperation.etcd.quorate.dev/v1alpha1"
+	groupSnapshots  = "EtcdSnapshot.etcd.quorate.dev/v1beta1"
+	groupOperations = "EtcdOperation.etcd.quorate.dev/v1beta1"
 )
 
 // lastApplied is the annotation in which Metacontroller notes, on each child, the answer that it applied last.

@@ -3,7 +3,7 @@ package wire
 import (
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // Zone is the time zone of a name; nil when there is none. The zone of this very process, which Go calls Local, is
@@ -17,7 +17,7 @@ func Zone(name string) *time.Location {
 }
 
 // zones are those that the maintenance windows of a cluster name; nil for none.
-func zones(m *v1alpha1.Maintenance) map[string]*time.Location {
+func zones(m *v1beta1.Maintenance) map[string]*time.Location {
 	var all map[string]*time.Location
 	for i := range m.Windows {
 		name := m.Windows[i].TimeZone

@@ -16,7 +16,7 @@ import (
 	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -212,7 +212,7 @@ func (s *store) fetch(ctx context.Context, key string, identities []age.Identity
 		return nil, s.storeFailure(err, s.about("reading", key))
 	}
 	defer reader.Close()
-	found := &stores.Artifact{URI: s.uri(key), Compression: string(v1alpha1.CompressNone)}
+	found := &stores.Artifact{URI: s.uri(key), Compression: string(v1beta1.CompressNone)}
 	stored := sha256.New()
 	source := &watched{r: reader}
 	artifact, begins, err := peek(source, len(ageMagic))
@@ -306,7 +306,7 @@ func open(stored io.Reader, identities []age.Identity, found *stores.Artifact) (
 		return nil, end, err
 	}
 	if bytes.Equal(begins, zstdMagic) {
-		found.Compression = string(v1alpha1.CompressZstd)
+		found.Compression = string(v1beta1.CompressZstd)
 		decoder, err := zstd.NewReader(plain, zstd.WithDecoderMaxWindow(windowLimit), zstd.WithDecoderLowmem(true))
 		if err != nil {
 			return nil, end, err

@@ -18,7 +18,7 @@ import (
 	"gocloud.dev/blob"
 	"google.golang.org/grpc"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -28,7 +28,7 @@ const SegmentSuffix = ".seg"
 // Suffix is what the name of an object in this form ends with, such as .zst.age.
 func (f Form) Suffix() string {
 	suffix := ""
-	if f.Compression == v1alpha1.CompressZstd {
+	if f.Compression == v1beta1.CompressZstd {
 		suffix = ".zst"
 	}
 	if len(f.Recipients) > 0 {

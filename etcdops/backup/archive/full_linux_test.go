@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // small is a folder on a disk of 1 MiB.
@@ -32,7 +32,7 @@ func TestFullDisk(t *testing.T) {
 	s, err := openStore(ctx, place, true)
 	require.NoError(t, err)
 	defer s.Close()
-	for _, compression := range []v1alpha1.Compression{v1alpha1.CompressNone, v1alpha1.CompressZstd} {
+	for _, compression := range []v1beta1.Compression{v1beta1.CompressNone, v1beta1.CompressZstd} {
 		_, _, err = s.put(ctx, key, bytes.NewReader(sent), Form{Compression: compression}, false)
 		assert.Equal(t, NoSpace, ReasonOf(err), "%v", err)
 		assert.Empty(t, files(t, full))
@@ -40,7 +40,7 @@ func TestFullDisk(t *testing.T) {
 
 	roomy, dir := newFolder(t)
 	stored, back, err := roomy.put(ctx, key, bytes.NewReader(sent),
-		Form{Compression: v1alpha1.CompressZstd, Recipients: nil}, false)
+		Form{Compression: v1beta1.CompressZstd, Recipients: nil}, false)
 	require.NoError(t, err)
 	require.Nil(t, back)
 	require.NoError(t, roomy.finish(ctx, key, stored))

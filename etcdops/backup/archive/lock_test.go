@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -94,7 +94,7 @@ func records(t *testing.T, parameters string) (*recorder, *store) {
 // stores an artifact of this size with its record.
 func (s *store) whole(t *testing.T, size int) {
 	t.Helper()
-	stored, _, err := s.put(t.Context(), key, bytes.NewReader(database(size)), Form{Compression: v1alpha1.CompressNone},
+	stored, _, err := s.put(t.Context(), key, bytes.NewReader(database(size)), Form{Compression: v1beta1.CompressNone},
 		false)
 	require.NoError(t, err)
 	require.NoError(t, s.finish(t.Context(), key, stored))

@@ -19,7 +19,7 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -35,7 +35,7 @@ const (
 
 // Form is how a snapshot is stored.
 type Form struct {
-	Compression v1alpha1.Compression
+	Compression v1beta1.Compression
 	// Recipients of age who may read it; with none, everyone may.
 	Recipients []age.Recipient
 	// Lock that S3 puts on what is stored; nil for none.
@@ -207,7 +207,7 @@ func (f Form) layers(object io.Writer, whole *witness) (io.WriteCloser, error) {
 		}
 		all.push(encrypted)
 	}
-	if f.Compression == v1alpha1.CompressZstd {
+	if f.Compression == v1beta1.CompressZstd {
 		// Each thread takes some 20 MiB: as many as there are cores would make memory grow with the machine.
 		compressed, err := zstd.NewWriter(all.Writer, zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(4<<20))
 		if err != nil {

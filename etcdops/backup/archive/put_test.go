@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -68,12 +68,12 @@ func forms(t *testing.T) map[string]Form {
 	hybrid, err := age.GenerateHybridIdentity()
 	require.NoError(t, err)
 	return map[string]Form{
-		"as it is":   {Compression: v1alpha1.CompressNone},
-		"compressed": {Compression: v1alpha1.CompressZstd},
-		"encrypted":  {Compression: v1alpha1.CompressNone, Recipients: []age.Recipient{one.Recipient()}},
-		"both, for two": {Compression: v1alpha1.CompressZstd,
+		"as it is":   {Compression: v1beta1.CompressNone},
+		"compressed": {Compression: v1beta1.CompressZstd},
+		"encrypted":  {Compression: v1beta1.CompressNone, Recipients: []age.Recipient{one.Recipient()}},
+		"both, for two": {Compression: v1beta1.CompressZstd,
 			Recipients: []age.Recipient{one.Recipient(), other.Recipient()}},
-		"both, for quantum": {Compression: v1alpha1.CompressZstd, Recipients: []age.Recipient{hybrid.Recipient()}},
+		"both, for quantum": {Compression: v1beta1.CompressZstd, Recipients: []age.Recipient{hybrid.Recipient()}},
 	}
 }
 
@@ -175,7 +175,7 @@ func TestNotWhatTheMemberSent(t *testing.T) {
 		"nothing": nil, "cut off": sent[:len(sent)-1], "short": sent[:20], "flipped": flipped(sent, 1000),
 		"its hash": flipped(sent, len(sent)-1),
 	} {
-		_, _, err := s.put(context.Background(), key, bytes.NewReader(wrong), Form{Compression: v1alpha1.CompressZstd},
+		_, _, err := s.put(context.Background(), key, bytes.NewReader(wrong), Form{Compression: v1beta1.CompressZstd},
 			false)
 		assert.Equal(t, Damaged, ReasonOf(err), "%s: %v", name, err)
 		assert.Empty(t, files(t, dir), name)
@@ -216,7 +216,7 @@ func TestKilled(t *testing.T) {
 func storeOne(t *testing.T, s *store, i *age.X25519Identity, sent []byte) *stores.Artifact {
 	t.Helper()
 	stored, _, err := s.put(context.Background(), key, bytes.NewReader(sent),
-		Form{Compression: v1alpha1.CompressZstd, Recipients: []age.Recipient{i.Recipient()}}, false)
+		Form{Compression: v1beta1.CompressZstd, Recipients: []age.Recipient{i.Recipient()}}, false)
 	require.NoError(t, err)
 	require.NoError(t, s.finish(context.Background(), key, stored))
 	return stored

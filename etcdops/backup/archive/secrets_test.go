@@ -29,7 +29,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/test/certtest"
 )
 
@@ -76,7 +76,7 @@ func (u use) upload(ctx context.Context) error {
 		return err
 	}
 	defer s.Close()
-	_, _, err = s.put(ctx, key, bytes.NewReader(database(3<<20)), Form{Compression: v1alpha1.CompressNone}, false)
+	_, _, err = s.put(ctx, key, bytes.NewReader(database(3<<20)), Form{Compression: v1beta1.CompressNone}, false)
 	return err
 }
 

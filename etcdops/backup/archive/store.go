@@ -23,7 +23,7 @@ import (
 // Place says where a store is and how it is reached. Credentials come from the environment, as the stores' own tools
 // take them.
 type Place struct {
-	// URL of the folder, as v1alpha1.Store has it.
+	// URL of the folder, as v1beta1.Store has it.
 	URL string
 	// Dir is where the claim of file:///folder is mounted; empty: the folder is one of this machine.
 	Dir string

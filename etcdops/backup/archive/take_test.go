@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -343,7 +343,7 @@ func TestNextRun(t *testing.T) {
 func TestNextRunOfAnEncryptedOne(t *testing.T) {
 	c := fakes(t, 3, 20)
 	o := c.order(t, "etcd can't start")
-	o.Form = Form{Compression: v1alpha1.CompressZstd, Recipients: []age.Recipient{identity(t).Recipient()}}
+	o.Form = Form{Compression: v1beta1.CompressZstd, Recipients: []age.Recipient{identity(t).Recipient()}}
 	first, err := Take(soon(t), o)
 	require.Error(t, err)
 	require.True(t, first.Encrypted)

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -31,7 +31,7 @@ func otherRun(t *testing.T, dir, name string, size int) *stores.Snapshot {
 	require.NoError(t, err)
 	defer s.Close()
 	stored, _, err := s.put(context.Background(), name, bytes.NewReader(database(size)),
-		Form{Compression: v1alpha1.CompressNone}, true)
+		Form{Compression: v1beta1.CompressNone}, true)
 	require.NoError(t, err)
 	report := &stores.Snapshot{Artifact: *stored}
 	require.NoError(t, s.finish(context.Background(), name, report))
@@ -63,7 +63,7 @@ func (d *during) Read(p []byte) (int, error) {
 }
 
 func TestTwoRuns(t *testing.T) {
-	form := Form{Compression: v1alpha1.CompressNone}
+	form := Form{Compression: v1beta1.CompressNone}
 	for name, then := range map[string]io.Reader{"and it goes well": bytes.NewReader(nil), "and it fails": breaking{}} {
 		t.Run("another is done while one uploads, "+name, func(t *testing.T) {
 			s, dir := newFolder(t)
@@ -174,7 +174,7 @@ func TestDoneIsNotTakenAgain(t *testing.T) {
 	object := filepath.Join(dir, "folder", order.Key)
 
 	stored, _, err := store.put(ctx, order.Key, bytes.NewReader(sealed(make([]byte, 1<<20))),
-		Form{Compression: v1alpha1.CompressZstd}, false)
+		Form{Compression: v1beta1.CompressZstd}, false)
 	require.NoError(t, err)
 	asked := func() bool {
 		_, err := Take(ctx, order)

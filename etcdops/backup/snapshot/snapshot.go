@@ -14,7 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
 	"github.com/quorate-dev/quorate/etcdops/backup/stream"
 	"github.com/quorate-dev/quorate/etcdops/command"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -170,8 +170,8 @@ func add(values *[]string) func(string) error {
 	}
 }
 
-func compressionOf(word string) (v1alpha1.Compression, error) {
-	for _, known := range []v1alpha1.Compression{v1alpha1.CompressZstd, v1alpha1.CompressNone} {
+func compressionOf(word string) (v1beta1.Compression, error) {
+	for _, known := range []v1beta1.Compression{v1beta1.CompressZstd, v1beta1.CompressNone} {
 		if strings.EqualFold(word, string(known)) {
 			return known, nil
 		}

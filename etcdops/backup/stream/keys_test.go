@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 func keysFile(t *testing.T, keys ...string) string {
@@ -43,7 +43,7 @@ func TestStreamSigns(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = folder.Close() })
 	w := &writer{session: session{Options: Options{Tail: "tail", FlushAfter: time.Hour, KeysFile: keysFile(t, now, old),
-		Form: archive.Form{Compression: v1alpha1.CompressZstd}, Log: slog.New(slog.DiscardHandler)}, folder: folder,
+		Form: archive.Form{Compression: v1beta1.CompressZstd}, Log: slog.New(slog.DiscardHandler)}, folder: folder,
 		prefix: "tail/c1/", clusterID: "c1", monitor: NewMonitor(time.Hour)}}
 	w.leaser.failed = time.Now() // no etcd is asked
 	w.monitor.begin("c1", 4)

@@ -4,7 +4,7 @@ package recordtest
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/record"
 )
 
@@ -24,7 +24,7 @@ func Says(cm *corev1.ConfigMap) record.Record {
 func Edit(cm *corev1.ConfigMap, change func(*record.Record)) {
 	r := Says(cm)
 	change(&r)
-	made := record.New(&v1alpha1.EtcdCluster{}, 1, r)
+	made := record.New(&v1beta1.EtcdCluster{}, 1, r)
 	made.Data[record.KeyToken] = cm.Data[record.KeyToken]
 	cm.Data = made.Data
 	r.State.WriteTo(cm)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -84,7 +84,7 @@ func (s *Seen) only() []string {
 }
 
 // looksAfter reports whether a CompositeController that calls this Quorate is for the cluster.
-func (s *Seen) looksAfter(c v1alpha1.EtcdCluster) bool {
+func (s *Seen) looksAfter(c v1beta1.EtcdCluster) bool {
 	if only := s.only(); len(only) > 0 && !slices.Contains(only, c.Namespace) {
 		return false
 	}
@@ -112,7 +112,7 @@ func certManager(s *Seen) Finding {
 	_, there := s.kinds[certificatesCRD]
 	var want []string
 	for _, c := range s.clusters {
-		if c.Spec.TLS.Mode == v1alpha1.TLSCertManager && s.looksAfter(c) {
+		if c.Spec.TLS.Mode == v1beta1.TLSCertManager && s.looksAfter(c) {
 			want = append(want, c.Namespace+"/"+c.Name)
 		}
 	}
@@ -142,7 +142,7 @@ func podSecurity(s *Seen) Finding {
 		case c.Spec.HostNetwork != nil:
 			what = "is on the hosts' network"
 			instead = "create it without spec.hostNetwork"
-		case c.Spec.Storage.Medium != v1alpha1.HostPath:
+		case c.Spec.Storage.Medium != v1beta1.HostPath:
 			continue
 		}
 		flaws = append(flaws, fail(fmt.Sprintf("EtcdCluster %s/%s %s, and its namespace enforces %s", c.Namespace,
@@ -186,7 +186,7 @@ func selfHosted(s *Seen) Finding {
 }
 
 // everyAddress is the URL for clients on every node that a member may be on.
-func everyAddress(c *v1alpha1.EtcdCluster) (urls []string) {
+func everyAddress(c *v1beta1.EtcdCluster) (urls []string) {
 	if c.Spec.HostNetwork == nil {
 		return nil
 	}

@@ -27,7 +27,7 @@ func TestKinds(t *testing.T) {
 		{"another version", func(w *installation) {
 			within(w.object(kinds, "CustomResourceDefinition", clustersKind),
 				"spec")["versions"].([]any)[0].(map[string]any)["name"] = "v1"
-		}, "Installed", Fail, "has no version v1alpha1", "quorate install --kinds", nil},
+		}, "Installed", Fail, "has no version v1beta1", "quorate install --kinds", nil},
 		{"older kinds", func(w *installation) {
 			delete(spec(w), "recovery")
 			delete(schema(w, "properties", "status", "properties"), "origin")

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -43,7 +43,7 @@ type Seen struct {
 	quoratePods   []corev1.Pod
 	secrets       map[string]corev1.Secret
 	namespaces    map[string]map[string]string // their labels
-	clusters      []v1alpha1.EtcdCluster
+	clusters      []v1beta1.EtcdCluster
 	policies      map[string]bool // kind/name
 	classes       []object
 	apiServers    []corev1.Pod // those that are pods
@@ -74,7 +74,7 @@ func See(o Options, answers map[string]Answer) *Seen {
 		{quorate, s.takeQuorate},
 		{secrets, each(func(o corev1.Secret) { s.secrets[o.Name] = o })},
 		{namespaces, each(func(o object) { s.namespaces[o.Metadata.Name] = o.Metadata.Labels })},
-		{clusters, each(func(c v1alpha1.EtcdCluster) { s.clusters = append(s.clusters, c) })},
+		{clusters, each(func(c v1beta1.EtcdCluster) { s.clusters = append(s.clusters, c) })},
 		{policies, each(func(o object) { s.policies[o.Kind+"/"+o.Metadata.Name] = true })},
 		{classes, each(func(o object) { s.classes = append(s.classes, o) })},
 		{apiServers, each(func(p corev1.Pod) { s.apiServers = append(s.apiServers, p) })},

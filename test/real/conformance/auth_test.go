@@ -20,7 +20,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/users"
@@ -113,11 +113,11 @@ func role(name string, permits ...users.Permit) users.RoleWant {
 	return users.RoleWant{Name: name, Permits: permits}
 }
 
-func permit(access v1alpha1.Access, key, end string) users.Permit {
+func permit(access v1beta1.Access, key, end string) users.Permit {
 	return users.Permit{Keys: users.Keys{Key: key, End: end}, Access: access}
 }
 
-var everything = permit(v1alpha1.ReadWrite, "\x00", "\x00")
+var everything = permit(v1beta1.ReadWrite, "\x00", "\x00")
 
 // shortly is a context for one call.
 func shortly(t *testing.T) context.Context {
@@ -168,7 +168,7 @@ func TestUsersAndRoles(t *testing.T) {
 
 		chapter(t, "auth is turned on under a client with a certificate, which goes on", func(t *testing.T) {
 			stop := busy(readsAndWrites(app, "/app/x"))
-			s.apply(t, wantOf([]users.RoleWant{role("app", permit(v1alpha1.ReadWrite, "/app/", "/app0"))},
+			s.apply(t, wantOf([]users.RoleWant{role("app", permit(v1beta1.ReadWrite, "/app/", "/app0"))},
 				users.UserWant{Name: "app", Roles: []string{"app"}}))
 			calls, errs := stop()
 			assert.Empty(t, errs)
@@ -247,24 +247,24 @@ func borders(t *testing.T, s *secured, app *clientv3.Client) {
 		outRanges [][2]string
 	}{
 		"a prefix": {
-			permit(v1alpha1.ReadWrite, "/app/", "/app0"), []string{"/app/", "/app/x", "/app/\xff\xff"},
+			permit(v1beta1.ReadWrite, "/app/", "/app0"), []string{"/app/", "/app/x", "/app/\xff\xff"},
 			[]string{"/app", "/app0", "/b", "\x00"},
 			[][2]string{{"/app/", "/app0"}, {"/app/a", "/app/b"}}, [][2]string{{"/app/", "/app1"}, {"/app", "/app0"},
 				{"\x00", "\x00"}, {"/app/", "\x00"}},
 		},
-		"a prefix that ends in ff": {permit(v1alpha1.ReadWrite, "a\xff", "b"), []string{"a\xff", "a\xff\xff"},
+		"a prefix that ends in ff": {permit(v1beta1.ReadWrite, "a\xff", "b"), []string{"a\xff", "a\xff\xff"},
 			[]string{"a", "a\xfe", "b"}, [][2]string{{"a\xff", "b"}}, [][2]string{{"a", "b"}}},
-		"a prefix of ff alone": {permit(v1alpha1.ReadWrite, "\xff", "\x00"), []string{"\xff", "\xff\xff\xff"},
+		"a prefix of ff alone": {permit(v1beta1.ReadWrite, "\xff", "\x00"), []string{"\xff", "\xff\xff\xff"},
 			[]string{"\xfe", "a"}, [][2]string{{"\xff", "\x00"}}, [][2]string{{"\xfe", "\x00"}}},
-		"a key": {permit(v1alpha1.ReadWrite, "k", ""), []string{"k"},
+		"a key": {permit(v1beta1.ReadWrite, "k", ""), []string{"k"},
 			[]string{"k\x00", "ka", "j"}, nil, [][2]string{{"k", "l"}}},
-		"the other form of a key": {permit(v1alpha1.ReadWrite, "k", "k\x00"), []string{"k"},
+		"the other form of a key": {permit(v1beta1.ReadWrite, "k", "k\x00"), []string{"k"},
 			[]string{"k\x00", "ka", "j"}, [][2]string{{"k", "k\x00"}}, [][2]string{{"k", "l"}}},
 		"all keys": {everything, []string{"\x00", "a", "\xff\xff"}, nil,
 			[][2]string{{"\x00", "\x00"}, {"a", "\x00"}}, nil},
-		"a range": {permit(v1alpha1.ReadWrite, "b", "d"), []string{"b", "c", "c\xff"},
+		"a range": {permit(v1beta1.ReadWrite, "b", "d"), []string{"b", "c", "c\xff"},
 			[]string{"a", "d"}, [][2]string{{"b", "d"}}, [][2]string{{"b", "d\x00"}}},
-		"a range that is in two parts": {permit(v1alpha1.ReadWrite, "b", "d"), []string{"b"}, nil,
+		"a range that is in two parts": {permit(v1beta1.ReadWrite, "b", "d"), []string{"b"}, nil,
 			[][2]string{{"b", "d"}}, nil},
 	}
 	for name, test := range tests {
@@ -293,19 +293,19 @@ func borders(t *testing.T, s *secured, app *clientv3.Client) {
 
 // neverDenied changes roles under a client that reads in a tight loop, also a range at once.
 func neverDenied(t *testing.T, s *secured, app *clientv3.Client) {
-	read := func(a v1alpha1.Access) users.Permit { return permit(a, "/app/", "/app0") }
-	key := permit(v1alpha1.ReadWrite, "/app/", "")
+	read := func(a v1beta1.Access) users.Permit { return permit(a, "/app/", "/app0") }
+	key := permit(v1beta1.ReadWrite, "/app/", "")
 	user := func(roles ...string) users.UserWant { return users.UserWant{Name: "app", Roles: roles} }
 	turns := []users.Want{
-		wantOf([]users.RoleWant{role("app", read(v1alpha1.ReadWrite), key)}, user("app")),
+		wantOf([]users.RoleWant{role("app", read(v1beta1.ReadWrite), key)}, user("app")),
 		// beside another that begins alike
-		wantOf([]users.RoleWant{role("app", read(v1alpha1.Read), key)}, user("app")),
-		wantOf([]users.RoleWant{role("app", read(v1alpha1.Read))}, user("app")),      // without it
-		wantOf([]users.RoleWant{role("app", read(v1alpha1.ReadWrite))}, user("app")), // in place
-		wantOf([]users.RoleWant{role("app", read(v1alpha1.Read))}, user("app")),      // and back
+		wantOf([]users.RoleWant{role("app", read(v1beta1.Read), key)}, user("app")),
+		wantOf([]users.RoleWant{role("app", read(v1beta1.Read))}, user("app")),      // without it
+		wantOf([]users.RoleWant{role("app", read(v1beta1.ReadWrite))}, user("app")), // in place
+		wantOf([]users.RoleWant{role("app", read(v1beta1.Read))}, user("app")),      // and back
 		// another role, with a wider range
-		wantOf([]users.RoleWant{role("new", permit(v1alpha1.Read, "/", "0"))}, user("new")),
-		wantOf([]users.RoleWant{role("app", read(v1alpha1.ReadWrite), key)}, user("app")),
+		wantOf([]users.RoleWant{role("new", permit(v1beta1.Read, "/", "0"))}, user("new")),
+		wantOf([]users.RoleWant{role("app", read(v1beta1.ReadWrite), key)}, user("app")),
 	}
 	for i := range turns {
 		turns[i].FormerRoles = []string{"app", "new"}
@@ -471,7 +471,7 @@ func twins(t *testing.T, s *secured) {
 		for j := range 5 {
 			name := fmt.Sprintf("r%d", j)
 			roles = append(roles, role(name,
-				permit([]v1alpha1.Access{v1alpha1.Read, v1alpha1.Write, v1alpha1.ReadWrite}[(i+j)%3],
+				permit([]v1beta1.Access{v1beta1.Read, v1beta1.Write, v1beta1.ReadWrite}[(i+j)%3],
 					fmt.Sprint("/", (i+j)%4), "0")))
 			others = append(others, users.UserWant{Name: name, Roles: []string{name}})
 		}
@@ -611,7 +611,7 @@ func TestManyUsersAndRoles(t *testing.T) {
 		for i := range 64 {
 			r := role(fmt.Sprintf("r%d", i))
 			for j := range 4 {
-				r.Permits = append(r.Permits, permit(v1alpha1.ReadWrite, fmt.Sprintf("/%d/%d/", i, j),
+				r.Permits = append(r.Permits, permit(v1beta1.ReadWrite, fmt.Sprintf("/%d/%d/", i, j),
 					fmt.Sprintf("/%d/%d0", i, j)))
 			}
 			roles = append(roles, r)

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 	"github.com/quorate-dev/quorate/test/static/docs"
 )
@@ -35,7 +35,7 @@ func TestApplicationsConnectAsTheDocumentSays(t *testing.T) {
 	program := block(t, pages[at], "go")
 
 	chapter(t, "the Secret has the files that the page reads, and they fit the members'", func(t *testing.T) {
-		_, secrets := podOf(t, etcdproc.Versions[0], v1alpha1.EtcdClusterSpec{})
+		_, secrets := podOf(t, etcdproc.Versions[0], v1beta1.EtcdClusterSpec{})
 		client, server := secrets["demo-client-tls"], secrets["demo-server-tls"]
 		assert.ElementsMatch(t, []string{"ca.crt", "tls.crt", "tls.key"}, slices.Collect(maps.Keys(client)))
 		for name := range client {

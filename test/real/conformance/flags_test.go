@@ -24,7 +24,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -58,15 +58,15 @@ func TestListensInBothFamilies(t *testing.T) {
 // TestFlags starts real servers with the flags that pods get. FuzzFlags in package hooks knows how etcd reads each of
 // them; here etcd itself does.
 func TestFlags(t *testing.T) {
-	kept := func(d time.Duration) v1alpha1.Options {
-		return v1alpha1.Options{AutoCompaction: v1alpha1.AutoCompaction{Retention: &metav1.Duration{Duration: d}}}
+	kept := func(d time.Duration) v1beta1.Options {
+		return v1beta1.Options{AutoCompaction: v1beta1.AutoCompaction{Retention: &metav1.Duration{Duration: d}}}
 	}
 	eachVersion(t, func(t *testing.T, version string) {
-		fine := map[string]v1alpha1.Options{
+		fine := map[string]v1beta1.Options{
 			"defaults":      {},
 			"no compaction": kept(0),
 			"by time":       kept(time.Hour + 30*time.Minute + 10*time.Second),
-			"by revisions":  {AutoCompaction: v1alpha1.AutoCompaction{Revisions: new(int64(math.MaxInt64))}},
+			"by revisions":  {AutoCompaction: v1beta1.AutoCompaction{Revisions: new(int64(math.MaxInt64))}},
 			"smallest values": {QuotaBackendBytes: new(int64(16 << 20)),
 				MaxRequestBytes: new(int64(1024)), HeartbeatInterval: millis(10),
 				ElectionTimeout: millis(50), LogLevel: "error"},
@@ -79,13 +79,13 @@ func TestFlags(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				etcdproc.Start(t, version, "demo", 1,
-					flagsOf(t, version, v1alpha1.EtcdClusterSpec{Options: options})...)
+					flagsOf(t, version, v1beta1.EtcdClusterSpec{Options: options})...)
 			})
 		}
-		for name, spec := range map[string]v1alpha1.EtcdClusterSpec{
-			"plain text": {TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled}},
-			"newest TLS": {TLS: v1alpha1.TLSSpec{MinVersion: "TLS1.3"}},
-			"chosen suites": {TLS: v1alpha1.TLSSpec{CipherSuites: []string{"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+		for name, spec := range map[string]v1beta1.EtcdClusterSpec{
+			"plain text": {TLS: v1beta1.TLSSpec{Mode: v1beta1.TLSDisabled}},
+			"newest TLS": {TLS: v1beta1.TLSSpec{MinVersion: "TLS1.3"}},
+			"chosen suites": {TLS: v1beta1.TLSSpec{CipherSuites: []string{"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
 				"TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"}}},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestFlags(t *testing.T) {
 
 // flagsOf are the flags of a member with this spec, except its name, its directory and its addresses: those are of a
 // pod. The certificates that they name are in a folder of the test.
-func flagsOf(t *testing.T, version string, spec v1alpha1.EtcdClusterSpec) []string {
+func flagsOf(t *testing.T, version string, spec v1beta1.EtcdClusterSpec) []string {
 	t.Helper()
 	pod, secrets := podOf(t, version, spec)
 	command, dir := pod.Spec.Containers[0].Command, mount(t, pod, secrets)
@@ -148,14 +148,14 @@ func mount(t *testing.T, pod *corev1.Pod, secrets map[string]map[string][]byte) 
 }
 
 // podOf is the first pod of a new cluster, and its Secrets: what is answered is fed back until it is there.
-func podOf(t *testing.T, version string, spec v1alpha1.EtcdClusterSpec) (*corev1.Pod, map[string]map[string][]byte) {
+func podOf(t *testing.T, version string, spec v1beta1.EtcdClusterSpec) (*corev1.Pod, map[string]map[string][]byte) {
 	t.Helper()
 	spec.Version, spec.Replicas = version, new(int32(1))
 	if spec.Storage.Size.IsZero() {
-		spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("100Gi")}
+		spec.Storage = v1beta1.StorageSpec{Medium: v1beta1.Persistent, Size: resource.MustParse("100Gi")}
 	}
 	o := observation.Observation{
-		Cluster: &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid"},
+		Cluster: &v1beta1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid"},
 			Spec: spec},
 		Now: time.Now(),
 	}
@@ -203,7 +203,7 @@ func stored[T any, P interface {
 // plainFlags are what pods of this version get, without TLS.
 func plainFlags(t *testing.T, version string) []string {
 	t.Helper()
-	return flagsOf(t, version, v1alpha1.EtcdClusterSpec{TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled}})
+	return flagsOf(t, version, v1beta1.EtcdClusterSpec{TLS: v1beta1.TLSSpec{Mode: v1beta1.TLSDisabled}})
 }
 
 // quiet are those flags, with a log of warnings only.
@@ -217,11 +217,11 @@ func millis(n int) metav1.Duration {
 }
 
 // extraArgs are all that a spec may say beside its fields, with a value each.
-func extraArgs(version string) v1alpha1.Options {
-	o := v1alpha1.Options{ExtraArgs: map[string]v1alpha1.ExtraArg{}}
+func extraArgs(version string) v1beta1.Options {
+	o := v1beta1.Options{ExtraArgs: map[string]v1beta1.ExtraArg{}}
 	for name, arg := range defaults.ExtraArgs {
 		if arg.KnownTo(version) {
-			o.ExtraArgs[name] = v1alpha1.ExtraArg(arg.Example)
+			o.ExtraArgs[name] = v1beta1.ExtraArg(arg.Example)
 		}
 	}
 	return o

@@ -23,7 +23,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/users"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
@@ -66,7 +66,7 @@ func order(t *testing.T, version, dir string, endpoints ...string) archive.Order
 	return archive.Order{
 		Cluster: archive.Cluster{Endpoints: endpoints},
 		Place:   archive.Place{URL: "file:///backups", Dir: dir},
-		Key:     "demo.db.zst.age", Form: archive.Form{Compression: v1alpha1.CompressZstd},
+		Key:     "demo.db.zst.age", Form: archive.Form{Compression: v1beta1.CompressZstd},
 		Verify: true, Etcd: etcdproc.Program(t, version, "etcd"), Etcdutl: etcdproc.Program(t, version, "etcdutl"),
 		Scratch: scratch(t),
 		Log:     slog.New(slog.NewTextHandler(os.Stderr, nil)),
@@ -187,7 +187,7 @@ func TestSnapshotByEtcdctl(t *testing.T) {
 		require.NoError(t, err)
 
 		o := order(t, version, dir, c.Members[0].ClientURL)
-		o.Key, o.Form.Compression = "plain.db", v1alpha1.CompressNone
+		o.Key, o.Form.Compression = "plain.db", v1beta1.CompressNone
 		report, err := archive.Take(context.Background(), o)
 		require.NoError(t, err)
 		assert.Equal(t, c.Members[0].Name, report.Member, "the leader, when no other member is there")
@@ -278,7 +278,7 @@ func TestFlippedLease(t *testing.T) {
 func TestTrialOfAllKinds(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		s := startSecured(t, version, "demo", 3, simple)
-		s.applyAll(t, wantOf([]users.RoleWant{role("reader", permit(v1alpha1.Read, "a", "b"))},
+		s.applyAll(t, wantOf([]users.RoleWant{role("reader", permit(v1beta1.Read, "a", "b"))},
 			users.UserWant{Name: "app", Roles: []string{"reader"}, Password: password("app", "1"), Applied: "1"}))
 		client := s.client(clientv3.Config{}, "root")
 		ctx, stop := context.WithTimeout(t.Context(), 2*etcdproc.Patience)

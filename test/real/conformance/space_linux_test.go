@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/quorate-dev/quorate/etcdops/trim"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
@@ -80,10 +80,10 @@ func TestNoSpaceComesFirst(t *testing.T) {
 // fills fills a volume, and has it defragmented when it is full.
 func fills(t *testing.T, version string, f filling) {
 	size := resource.MustParse(f.size)
-	asked := v1alpha1.EtcdClusterSpec{TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
-		Storage: v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: size}}
+	asked := v1beta1.EtcdClusterSpec{TLS: v1beta1.TLSSpec{Mode: v1beta1.TLSDisabled},
+		Storage: v1beta1.StorageSpec{Medium: v1beta1.Persistent, Size: size}}
 	if f.kind == "tmpfs" {
-		asked.Storage.Medium = v1alpha1.Memory
+		asked.Storage.Medium = v1beta1.Memory
 	}
 	mounts := func(m *etcdproc.Member, _, _ string) { mountVolume(t, f, m.DataDir()) }
 	c := etcdproc.StartSeeded(t, version, "demo", 1, mounts, flagsOf(t, version, asked)...)
@@ -137,8 +137,8 @@ func TestStartsFromATrimmedLog(t *testing.T) {
 	if *long {
 		kills = 20
 	}
-	asked := v1alpha1.EtcdClusterSpec{TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
-		Storage: v1alpha1.StorageSpec{Medium: v1alpha1.Memory, Size: resource.MustParse("1Gi")}}
+	asked := v1beta1.EtcdClusterSpec{TLS: v1beta1.TLSSpec{Mode: v1beta1.TLSDisabled},
+		Storage: v1beta1.StorageSpec{Medium: v1beta1.Memory, Size: resource.MustParse("1Gi")}}
 	for _, version := range etcdproc.Versions {
 		t.Run(version, func(t *testing.T) {
 			c := etcdproc.Start(t, version, "demo", 1, flagsOf(t, version, asked)...)

@@ -38,7 +38,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
 	commands "github.com/quorate-dev/quorate/etcdops/backup/snapshot"
 	"github.com/quorate-dev/quorate/etcdops/backup/stream"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
@@ -273,7 +273,7 @@ func TestStores(t *testing.T) {
 func storeStory(t *testing.T, o archive.Order, way *way) {
 	identity, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
-	o.Form = archive.Form{Compression: v1alpha1.CompressZstd, Recipients: []age.Recipient{identity.Recipient()}}
+	o.Form = archive.Form{Compression: v1beta1.CompressZstd, Recipients: []age.Recipient{identity.Recipient()}}
 	file := filepath.Join(t.TempDir(), "identity")
 	require.NoError(t, os.WriteFile(file, []byte(identity.String()+"\n"), 0o600))
 

@@ -17,7 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
@@ -462,8 +462,8 @@ func TestFlagsOfAnotherVersion(t *testing.T) {
 			if of == on {
 				continue
 			}
-			for name, spec := range map[string]v1alpha1.EtcdClusterSpec{
-				"plain": {TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled}}, "TLS": {}} {
+			for name, spec := range map[string]v1beta1.EtcdClusterSpec{
+				"plain": {TLS: v1beta1.TLSSpec{Mode: v1beta1.TLSDisabled}}, "TLS": {}} {
 				t.Run(fmt.Sprintf("of %s on %s %s", of, on, name), func(t *testing.T) {
 					t.Parallel()
 					if starts[of+" "+on] {

@@ -18,7 +18,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 const usersAndRoles = `  auth:
@@ -35,7 +35,7 @@ const usersAndRoles = `  auth:
 
 // authorized says why the condition Authorized has another reason; empty when it has this one.
 func (c *cluster) authorized(reason string) string {
-	a := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Authorized)
+	a := meta.FindStatusCondition(c.object().Status.Conditions, v1beta1.Authorized)
 	return while(a == nil || a.Reason != reason, fmt.Sprintf("%+v", a))
 }
 
@@ -77,7 +77,7 @@ func TestUsersAndRoles(t *testing.T) {
 	// changed.
 	c.apply(three + usersAndRoles)
 	eventually(t, "the missing Secret is named", func() string { return c.authorized("SecretNotFound") })
-	assert.Contains(t, meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Authorized).Message,
+	assert.Contains(t, meta.FindStatusCondition(c.object().Status.Conditions, v1beta1.Authorized).Message,
 		"spec.auth.users[3].passwordSecretRef")
 	c.kube("create", "secret", "generic", "own-password", "--from-literal=password=first")
 	c.kube("label", "secret", "own-password", "etcd.quorate.dev/cluster="+name)
@@ -148,7 +148,7 @@ func (c *cluster) takesPasswordsAlone() {
 	users := strings.Replace(usersAndRoles, "    - {name: shop, roles: [orders], credential: Certificate}\n", "", 1)
 	c.apply(three + users + "  tls: {mode: Auto, clientAuth: None}\n")
 	c.converges(3)
-	assert.Equal(c.t, v1alpha1.ClientAuthNone, c.object().Status.TLS.ClientAuth)
+	assert.Equal(c.t, v1beta1.ClientAuthNone, c.object().Status.TLS.ClientAuth)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.secretOf(name + "-client-tls")["ca.crt"])
 	alone := func(user, password string) (*clientv3.Client, error) {
@@ -171,7 +171,7 @@ func (c *cluster) takesPasswordsAlone() {
 
 	c.apply(three + usersAndRoles)
 	c.converges(3)
-	assert.Equal(c.t, v1alpha1.ClientAuthRequired, c.object().Status.TLS.ClientAuth)
+	assert.Equal(c.t, v1beta1.ClientAuthRequired, c.object().Status.TLS.ClientAuth)
 	_, err = alone("till", tills)
 	require.Error(c.t, err, "a certificate is asked for again")
 	w.losesNothing()

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -87,7 +87,7 @@ func (c *cluster) manifest(spec string) string {
 	if !strings.Contains(spec, "deletionPolicy:") {
 		spec += "\n  deletionPolicy: Delete\n"
 	}
-	return fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: %s, namespace: "+
+	return fmt.Sprintf("apiVersion: etcd.quorate.dev/v1beta1\nkind: EtcdCluster\nmetadata: {name: %s, namespace: "+
 		"%s}\nspec:\n%s\n", name, c.ns, spec)
 }
 
@@ -115,9 +115,9 @@ func (c *cluster) edit(patch string) {
 	require.NoError(c.t, c.edits(patch))
 }
 
-func (c *cluster) object() *v1alpha1.EtcdCluster {
+func (c *cluster) object() *v1beta1.EtcdCluster {
 	c.t.Helper()
-	o, found := get[v1alpha1.EtcdCluster](c.t, c.ns, "etcdcluster", name)
+	o, found := get[v1beta1.EtcdCluster](c.t, c.ns, "etcdcluster", name)
 	require.True(c.t, found, "the EtcdCluster is gone")
 	return o
 }
@@ -149,9 +149,9 @@ func (c *cluster) notConverged(n int) string {
 	switch {
 	case s.ObservedGeneration != o.Generation:
 		return "the status is of an older spec"
-	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.Available), int(s.ReadyReplicas) != n, int(s.Replicas) != n,
+	case !meta.IsStatusConditionTrue(s.Conditions, v1beta1.Available), int(s.ReadyReplicas) != n, int(s.Replicas) != n,
 		s.Rule != "Converged":
-		p := meta.FindStatusCondition(s.Conditions, v1alpha1.Ready)
+		p := meta.FindStatusCondition(s.Conditions, v1beta1.Ready)
 		if p == nil {
 			return "there is no status"
 		}
@@ -213,7 +213,7 @@ func (c *cluster) adds(manifests string) {
 // style.
 func (c *cluster) addsOurs(kind, metadata, spec string) {
 	c.t.Helper()
-	c.adds(fmt.Sprintf("{apiVersion: etcd.quorate.dev/v1alpha1, kind: %s, metadata: {name: %s}, spec: {%s}}", kind,
+	c.adds(fmt.Sprintf("{apiVersion: etcd.quorate.dev/v1beta1, kind: %s, metadata: {name: %s}, spec: {%s}}", kind,
 		metadata, spec))
 }
 
@@ -365,9 +365,9 @@ func (c *cluster) withdraws(operation string) {
 }
 
 // hasOperation waits until the EtcdOperation is in this phase, and is what it says then.
-func (c *cluster) hasOperation(operation string, phase v1alpha1.OperationPhase) string {
+func (c *cluster) hasOperation(operation string, phase v1beta1.OperationPhase) string {
 	c.t.Helper()
-	var op v1alpha1.EtcdOperation
+	var op v1beta1.EtcdOperation
 	eventually(c.t, fmt.Sprintf("EtcdOperation %s is %s", operation, phase), func() string {
 		if !read(c.t, fmt.Sprintf(paths["etcdoperation"], c.ns)+"/"+operation, &op) || op.Status.Phase != phase {
 			return fmt.Sprintf("%s: %s", op.Status.Phase, op.Status.Message)

@@ -19,7 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -158,7 +158,7 @@ func (c *cluster) fencesAMember() {
 	c.operates("fence", "type: Fence, fence: {members: ["+leader+"]}")
 	c.decides("WaitForMembers", leader+" stopped by an EtcdOperation of type Fence")
 	require.Equal(c.t, leader+" is stopped; until this EtcdOperation is deleted",
-		c.hasOperation("fence", v1alpha1.OperationRunning))
+		c.hasOperation("fence", v1beta1.OperationRunning))
 	c.hasPods(2)
 	assert.Len(c.t, list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc"), 3)
 	assert.Equal(c.t, ids, c.ids())

@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/test/static/docs"
 )
 
@@ -168,7 +168,7 @@ func (s *scene) waits(part docs.Part) {
 // notYet says why an EtcdCluster does not have this STATUS for its newest spec.
 func notYet(t *testing.T, ns, object, status string) string {
 	t.Helper()
-	o, found := get[v1alpha1.EtcdCluster](t, ns, "etcdcluster", object)
+	o, found := get[v1beta1.EtcdCluster](t, ns, "etcdcluster", object)
 	switch {
 	case !found:
 		return "it does not exist"

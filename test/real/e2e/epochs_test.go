@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -105,7 +105,7 @@ func (c *cluster) comesBackFromASurvivor() {
 	c.operates("recover", fmt.Sprintf("type: Recover, recover: {epoch: %d, policy: FromSurvivor}", before.Epoch))
 
 	c.survived(before.Epoch, w, sure)
-	c.hasOperation("recover", v1alpha1.OperationSucceeded)
+	c.hasOperation("recover", v1beta1.OperationSucceeded)
 	assert.NotEqual(c.t, before.ClusterID, c.object().Status.ClusterID)
 	claim, found := get[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc", survivor)
 	require.True(c.t, found, "the survivor's volume is kept")
@@ -215,7 +215,7 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 	}
 	require.ErrorIs(c.t, told, rpctypes.ErrCompacted, "what a watcher that had seen more than the snapshot is told")
 
-	require.Contains(c.t, c.hasOperation("one", v1alpha1.OperationSucceeded), "began with the restored data")
+	require.Contains(c.t, c.hasOperation("one", v1beta1.OperationSucceeded), "began with the restored data")
 	c.operates("back", fmt.Sprintf("type: Restore, restore: {epoch: %d}", epoch))
 	c.afterEpoch(restored)
 	c.converges(3)
@@ -234,11 +234,11 @@ func (c *cluster) afterEpoch(n int64) int64 {
 	c.t.Helper()
 	eventually(c.t, fmt.Sprintf("an epoch after %d serves", n), func() string {
 		o := c.object()
-		available := meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Available)
+		available := meta.IsStatusConditionTrue(o.Status.Conditions, v1beta1.Available)
 		if o.Status.Epoch > n && available && o.Status.ClusterID != "" {
 			return ""
 		}
-		restored := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Restored)
+		restored := meta.FindStatusCondition(o.Status.Conditions, v1beta1.Restored)
 		if restored == nil {
 			return fmt.Sprintf("epoch %d, %s", o.Status.Epoch, o.Status.Rule)
 		}
@@ -254,7 +254,7 @@ func TestABootstrapThatStallsSaysSo(t *testing.T) {
 	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  image: {repository: nowhere.invalid/etcd}\n  recovery: "+
 		"{after: 30s}\n")
 	c.decides("Start", "within 30s (demo-0: its image can't be pulled: ")
-	degraded := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Degraded)
+	degraded := meta.FindStatusCondition(c.object().Status.Conditions, v1beta1.Degraded)
 	require.Equal(t, "BootstrapStalled", degraded.Reason)
 
 	_, command, _ := strings.Cut(degraded.Message, "by beginning again: kubectl quorate ")
@@ -268,11 +268,11 @@ func TestABootstrapThatStallsSaysSo(t *testing.T) {
 	c.edit(`{"image":{"repository":"gcr.io/etcd-development/etcd"}}`)
 	c.converges(1)
 	o := c.object()
-	require.False(t, meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Degraded))
+	require.False(t, meta.IsStatusConditionTrue(o.Status.Conditions, v1beta1.Degraded))
 	require.Len(t, c.pods(), 1)
 	require.Equal(t, o.Status.Epoch == 1, c.pods()[0].Name == "demo-0")
-	c.hasOperation("again", map[bool]v1alpha1.OperationPhase{true: v1alpha1.OperationSucceeded,
-		false: v1alpha1.OperationFailed}[o.Status.Epoch == 2])
+	c.hasOperation("again", map[bool]v1beta1.OperationPhase{true: v1beta1.OperationSucceeded,
+		false: v1beta1.OperationFailed}[o.Status.Epoch == 2])
 }
 
 // TestAVersionIsCorrectedBeforeTheClusterBegins: to one with other flags, since prepare has said that nothing has run.
@@ -302,7 +302,7 @@ func (bucket *s3) beginsACluster(c *cluster) {
 
 	c.operates("broken", "type: Restore, restore: {snapshot: {artifact: nothing.db, store: "+bucket.yaml(c.ns)+"}}")
 	eventually(c.t, "the operation says why not", func() string {
-		said := c.hasOperation("broken", v1alpha1.OperationRunning)
+		said := c.hasOperation("broken", v1beta1.OperationRunning)
 		return while(!strings.Contains(said, "NotFound"), said)
 	})
 	c.writesWith(c.client(), "meanwhile").losesNothing()

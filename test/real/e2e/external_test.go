@@ -21,7 +21,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -220,10 +220,10 @@ func (c *cluster) stage(reason string) {
 	c.t.Helper()
 	eventually(c.t, "ExternalMembers is "+reason, func() string {
 		o := c.object()
-		s := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ExternalMembers)
-		p := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Ready)
+		s := meta.FindStatusCondition(o.Status.Conditions, v1beta1.ExternalMembers)
+		p := meta.FindStatusCondition(o.Status.Conditions, v1beta1.Ready)
 		if s == nil || p == nil || s.Reason != reason || o.Status.ObservedGeneration != o.Generation ||
-			meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Reconciling) {
+			meta.IsStatusConditionTrue(o.Status.Conditions, v1beta1.Reconciling) {
 			return fmt.Sprintf("%+v, %+v", s, p)
 		}
 		return ""
@@ -344,7 +344,7 @@ kind: PersistentVolumeClaim
 metadata: {name: backups, namespace: %[1]s}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ---
-apiVersion: etcd.quorate.dev/v1alpha1
+apiVersion: etcd.quorate.dev/v1beta1
 kind: EtcdSnapshot
 metadata: {name: former, namespace: %[1]s}
 spec:
@@ -357,7 +357,7 @@ spec:
     userSecretRef: {name: former-root}
   store: {claim: {name: backups}}
 ---
-apiVersion: etcd.quorate.dev/v1alpha1
+apiVersion: etcd.quorate.dev/v1beta1
 kind: EtcdCluster
 metadata: {name: rehearsal, namespace: %[1]s}
 spec:
@@ -366,7 +366,7 @@ spec:
   bootstrap: {snapshot: {snapshotRef: {name: former}}}
 `, c.ns, f.version, f.clientURL(1), f.clientURL(2)))
 	c.kube("label", "secret", "former", "former-root", "etcd.quorate.dev/external=")
-	s := c.ends("former", v1alpha1.SnapshotSucceeded)
+	s := c.ends("former", v1beta1.SnapshotSucceeded)
 	assert.False(c.t, s.Status.VerificationTime.IsZero())
 	assert.Contains(c.t, s.Status.URI, c.ns+"/former/former-")
 	c.meets("etcdcluster/rehearsal", "Available")

@@ -24,7 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/real/paused"
 )
@@ -85,10 +85,10 @@ func (c *cluster) makesRoomInTime() {
 		largest = max(largest, c.hasCompacted(pod.Name, smallQuota/2))
 	}
 	c.hasQuota(largest / 95 * 100)
-	var run *v1alpha1.DefragmentationStatus
+	var run *v1beta1.DefragmentationStatus
 	eventually(c.t, "members have been defragmented", func() string {
 		run = c.object().Status.Defragmentation
-		return while(run == nil || run.Trigger != v1alpha1.TriggerNearQuota || run.CompletionTime.IsZero(),
+		return while(run == nil || run.Trigger != v1beta1.TriggerNearQuota || run.CompletionTime.IsZero(),
 			fmt.Sprintf("%+v", run))
 	})
 	assert.NotEmpty(c.t, run.Done)
@@ -123,7 +123,7 @@ func (c *cluster) clearsNoSpace() {
 	})
 	run := c.object().Status.Defragmentation
 	require.NotNil(c.t, run)
-	assert.Equal(c.t, v1alpha1.TriggerNoSpace, run.Trigger)
+	assert.Equal(c.t, v1beta1.TriggerNoSpace, run.Trigger)
 	assert.NotEmpty(c.t, run.Done, "who was near the quota; a member that lagged may not have come there")
 	assert.NotZero(c.t, c.object().Status.Internal.Defragmentation.Compacted)
 	require.NotNil(c.t, run.Reclaimed)
@@ -145,11 +145,11 @@ func (c *cluster) defragmentsOnRequest() {
 		c.hasCompacted(pod.Name, 8<<20)
 	}
 	c.operates("now", "type: Defragment")
-	assert.Contains(c.t, c.hasOperation("now", v1alpha1.OperationSucceeded), "3 members defragmented")
+	assert.Contains(c.t, c.hasOperation("now", v1beta1.OperationSucceeded), "3 members defragmented")
 	c.converges(3)
 	w.losesNothing()
 	run := c.object().Status.Defragmentation
-	assert.Equal(c.t, v1alpha1.TriggerRequest, run.Trigger)
+	assert.Equal(c.t, v1beta1.TriggerRequest, run.Trigger)
 	assert.Len(c.t, run.Done, 3)
 	require.NotNil(c.t, run.Reclaimed)
 	assert.Positive(c.t, run.Reclaimed.Value())
@@ -332,7 +332,7 @@ func (c *cluster) givesACrashingMemberUp() {
 	require.True(c.t, found)
 	c.spoil(member, unreadable)
 	eventually(c.t, "the message shows why", func() string {
-		degraded := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Degraded)
+		degraded := meta.FindStatusCondition(c.object().Status.Conditions, v1beta1.Degraded)
 		return while(degraded == nil || !strings.Contains(degraded.Message, "it crashes: exit"), fmt.Sprint(degraded))
 	})
 	c.edit(`{"memberReplacement":{"after":"30s"}}`)

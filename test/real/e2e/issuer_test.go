@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/test/certtest"
 )
 
@@ -132,7 +132,7 @@ func (c *cluster) putsPeer(signer forger, trusted ...forger) {
 func (c *cluster) says(reason, words string) {
 	c.t.Helper()
 	eventually(c.t, words, func() string {
-		s := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured)
+		s := meta.FindStatusCondition(c.object().Status.Conditions, v1beta1.Secured)
 		return while(s == nil || s.Reason != reason || !strings.Contains(s.Message, words), fmt.Sprint(s))
 	})
 }
@@ -187,7 +187,7 @@ func TestCertificatesOfOnesOwn(t *testing.T) {
 	})
 	c.putsAll(other, other)
 	c.trust(1)
-	assert.True(t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured))
+	assert.True(t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1beta1.Secured))
 	w.losesNothing()
 
 	// Without any overlap there is one way: every member at once.

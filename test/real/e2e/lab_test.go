@@ -55,17 +55,17 @@ func kube(t *testing.T, args ...string) string {
 
 // paths of the API that the stories read. They read it directly: a kubectl for every look would keep both cores busy.
 var paths = map[string]string{
-	"etcdcluster":          "/apis/etcd.quorate.dev/v1alpha1/namespaces/%s/etcdclusters",
+	"etcdcluster":          "/apis/etcd.quorate.dev/v1beta1/namespaces/%s/etcdclusters",
 	"pods":                 "/api/v1/namespaces/%s/pods",
 	"pvc":                  "/api/v1/namespaces/%s/persistentvolumeclaims",
 	"svc":                  "/api/v1/namespaces/%s/services",
 	"cm":                   "/api/v1/namespaces/%s/configmaps",
 	"secrets":              "/api/v1/namespaces/%s/secrets",
 	"pdb":                  "/apis/policy/v1/namespaces/%s/poddisruptionbudgets",
-	"etcdsnapshot":         "/apis/etcd.quorate.dev/v1alpha1/namespaces/%s/etcdsnapshots",
-	"etcdsnapshotschedule": "/apis/etcd.quorate.dev/v1alpha1/namespaces/%s/etcdsnapshotschedules",
-	"etcdoperation":        "/apis/etcd.quorate.dev/v1alpha1/namespaces/%s/etcdoperations",
-	"etcdmirror":           "/apis/etcd.quorate.dev/v1alpha1/namespaces/%s/etcdmirrors",
+	"etcdsnapshot":         "/apis/etcd.quorate.dev/v1beta1/namespaces/%s/etcdsnapshots",
+	"etcdsnapshotschedule": "/apis/etcd.quorate.dev/v1beta1/namespaces/%s/etcdsnapshotschedules",
+	"etcdoperation":        "/apis/etcd.quorate.dev/v1beta1/namespaces/%s/etcdoperations",
+	"etcdmirror":           "/apis/etcd.quorate.dev/v1beta1/namespaces/%s/etcdmirrors",
 	"netpol":               "/apis/networking.k8s.io/v1/namespaces/%s/networkpolicies",
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/facts"
 )
 
@@ -124,11 +124,11 @@ func (c *cluster) scalesTo(n int) {
 func (c *cluster) losesMember(leads bool) {
 	c.t.Helper()
 	members := c.object().Status.Members
-	gone := members[slices.IndexFunc(members, func(m v1alpha1.MemberStatus) bool { return m.Leader == leads })].Name
+	gone := members[slices.IndexFunc(members, func(m v1beta1.MemberStatus) bool { return m.Leader == leads })].Name
 	c.deletesBoth(gone)
 	eventually(c.t, gone+" is replaced", func() string {
 		if slices.ContainsFunc(c.object().Status.Members,
-			func(m v1alpha1.MemberStatus) bool { return m.Name == gone }) {
+			func(m v1beta1.MemberStatus) bool { return m.Name == gone }) {
 			return "it is a member"
 		}
 		return c.notConverged(3)

@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
@@ -328,7 +328,7 @@ func fleetManifest(namespaces []string, clusters int) string {
 		if i%2 == 1 {
 			tls = "  tls: {mode: Disabled}\n"
 		}
-		fmt.Fprintf(&b, "---\napiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: fleet-%d, "+
+		fmt.Fprintf(&b, "---\napiVersion: etcd.quorate.dev/v1beta1\nkind: EtcdCluster\nmetadata: {name: fleet-%d, "+
 			"namespace: %s}\nspec:\n"+
 			"  replicas: 1\n  version: 3.6.16\n  storage: {medium: Memory, size: 512Mi}\n  resources: {requests: "+
 			"{cpu: 1m, memory: 32Mi}}\n%s", i, namespaces[i/10], tls)
@@ -341,9 +341,9 @@ func fleetWaits(t *testing.T, namespaces []string, clusters int) string {
 	t.Helper()
 	phases, ready := map[string]int{}, 0
 	for _, ns := range namespaces {
-		for _, c := range list[v1alpha1.EtcdCluster](t, ns, "etcdcluster") {
+		for _, c := range list[v1beta1.EtcdCluster](t, ns, "etcdcluster") {
 			phases[c.Status.Rule]++
-			if c.Status.Rule == "Converged" && meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.Available) {
+			if c.Status.Rule == "Converged" && meta.IsStatusConditionTrue(c.Status.Conditions, v1beta1.Available) {
 				ready++
 			}
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // plugin puts kubectl-quorate on the PATH of a kubectl, as docs/reference/cli.md says.
@@ -138,7 +138,7 @@ func (c *cluster) asksForDefragmentation(does func(...string) string) {
 	assert.Contains(c.t, does("defrag", "--wait"), "Succeeded: 3 members defragmented")
 	status := c.object().Status.Defragmentation
 	require.NotNil(c.t, status)
-	assert.Equal(c.t, v1alpha1.TriggerRequest, status.Trigger)
+	assert.Equal(c.t, v1beta1.TriggerRequest, status.Trigger)
 }
 
 // reports makes a bundle that lacks nothing, and looks for every secret of the cluster in it.

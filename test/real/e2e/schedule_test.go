@@ -20,18 +20,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // schedule as it is, and its snapshots with the oldest first.
-func (c *cluster) schedule(object string) (*v1alpha1.EtcdSnapshotSchedule, []v1alpha1.EtcdSnapshot) {
+func (c *cluster) schedule(object string) (*v1beta1.EtcdSnapshotSchedule, []v1beta1.EtcdSnapshot) {
 	c.t.Helper()
-	s, _ := get[v1alpha1.EtcdSnapshotSchedule](c.t, c.ns, "etcdsnapshotschedule", object)
-	all := list[v1alpha1.EtcdSnapshot](c.t, c.ns, "etcdsnapshot")
-	slices.SortFunc(all, func(a, b v1alpha1.EtcdSnapshot) int { return strings.Compare(a.Name, b.Name) })
+	s, _ := get[v1beta1.EtcdSnapshotSchedule](c.t, c.ns, "etcdsnapshotschedule", object)
+	all := list[v1beta1.EtcdSnapshot](c.t, c.ns, "etcdsnapshot")
+	slices.SortFunc(all, func(a, b v1beta1.EtcdSnapshot) int { return strings.Compare(a.Name, b.Name) })
 	return s, all
 }
 
@@ -68,17 +68,17 @@ func TestSchedule(t *testing.T) {
 		c.put(value)
 		written = time.Now()
 	}
-	ended := func(phase v1alpha1.SnapshotPhase) (found v1alpha1.EtcdSnapshot) {
+	ended := func(phase v1beta1.SnapshotPhase) (found v1beta1.EtcdSnapshot) {
 		t.Helper()
 		eventually(t, fmt.Sprintf("a snapshot is %s", phase), func() string {
 			s, all := c.schedule("often")
 			for _, found = range all {
-				if seen[found.Name] || found.Status.Phase == "" || found.Status.Phase == v1alpha1.SnapshotPending ||
-					found.Status.Phase == v1alpha1.SnapshotRunning {
+				if seen[found.Name] || found.Status.Phase == "" || found.Status.Phase == v1beta1.SnapshotPending ||
+					found.Status.Phase == v1beta1.SnapshotRunning {
 					continue
 				}
 				seen[found.Name] = true
-				if found.Status.Phase == v1alpha1.SnapshotSkipped && phase != v1alpha1.SnapshotSkipped &&
+				if found.Status.Phase == v1beta1.SnapshotSkipped && phase != v1beta1.SnapshotSkipped &&
 					found.CreationTimestamp.Time.Before(written) {
 					continue // its minute began before the data for it was written
 				}
@@ -91,9 +91,9 @@ func TestSchedule(t *testing.T) {
 		t.Logf("%s was made %s after its time", found.Name, late)
 		return found
 	}
-	first := ended(v1alpha1.SnapshotSucceeded)
+	first := ended(v1beta1.SnapshotSucceeded)
 	require.False(t, first.Status.VerificationTime.IsZero())
-	unchanged := ended(v1alpha1.SnapshotSkipped)
+	unchanged := ended(v1beta1.SnapshotSkipped)
 	assert.Equal(t, first.Status.Revision, unchanged.Status.Revision)
 	eventually(t, "what is unchanged counts as verified until now", func() string {
 		s, _ := c.schedule("often")
@@ -102,11 +102,11 @@ func TestSchedule(t *testing.T) {
 			fmt.Sprintf("%+v", v))
 	})
 	put("second")
-	second := ended(v1alpha1.SnapshotSucceeded)
+	second := ended(v1beta1.SnapshotSucceeded)
 	put("third")
-	third := ended(v1alpha1.SnapshotSucceeded)
+	third := ended(v1beta1.SnapshotSucceeded)
 	var left []string
-	for _, s := range []*v1alpha1.EtcdSnapshot{&second, &third} {
+	for _, s := range []*v1beta1.EtcdSnapshot{&second, &third} {
 		left = append(left, snapshot.Key(s), snapshot.Key(s)+".json")
 	}
 	eventually(t, "the first is gone, and what was stored of it", func() string {
@@ -209,15 +209,15 @@ func (bucket *s3) storedAfter(c *cluster, begins int64) (last int64) {
 }
 
 // streams waits until the schedule's stream stores what changes after another base than the one of before, if any.
-func (c *cluster) streams(object, before string) *v1alpha1.StreamStatus {
+func (c *cluster) streams(object, before string) *v1beta1.StreamStatus {
 	c.t.Helper()
-	var s *v1alpha1.EtcdSnapshotSchedule
+	var s *v1beta1.EtcdSnapshotSchedule
 	took := eventually(c.t, "changes are stored", func() string {
 		s, _ = c.schedule(object)
-		if meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.Streaming) && s.Status.Stream.Base != before {
+		if meta.IsStatusConditionTrue(s.Status.Conditions, v1beta1.Streaming) && s.Status.Stream.Base != before {
 			return ""
 		}
-		return fmt.Sprintf("%s: %+v", s.Status.Message, meta.FindStatusCondition(s.Status.Conditions, v1alpha1.Streaming))
+		return fmt.Sprintf("%s: %+v", s.Status.Message, meta.FindStatusCondition(s.Status.Conditions, v1beta1.Streaming))
 	})
 	c.t.Logf("changes are stored after %.1f s, from %s on", took.Seconds(), s.Status.Stream.Base)
 	return s.Status.Stream
@@ -278,7 +278,7 @@ func TestStream(t *testing.T) {
 	ends := fmt.Sprintf(" came from its stream, the last is %d, of ", until)
 	assert.Contains(t, c.object().Status.Origin.Evidence, ends)
 	assert.Contains(t, c.object().Status.Origin.Evidence, forged+" is not a segment of the stream that can be followed")
-	assert.Contains(t, c.hasOperation("recover", v1alpha1.OperationSucceeded), ends)
+	assert.Contains(t, c.hasOperation("recover", v1beta1.OperationSucceeded), ends)
 	c.hasUntil(until, all, lost)
 	t.Logf("recovered after %.1f s", took.Seconds())
 	assert.GreaterOrEqual(t, until, stored, "what was stored is there")
@@ -287,10 +287,10 @@ func TestStream(t *testing.T) {
 }
 
 // meetsMirror waits until the EtcdMirror standby has a condition that is True.
-func (c *cluster) meetsMirror(condition string) (m *v1alpha1.EtcdMirror, took time.Duration) {
+func (c *cluster) meetsMirror(condition string) (m *v1beta1.EtcdMirror, took time.Duration) {
 	c.t.Helper()
 	took = eventually(c.t, "the mirror is "+condition, func() string {
-		m, _ = get[v1alpha1.EtcdMirror](c.t, c.ns, "etcdmirror", "standby")
+		m, _ = get[v1beta1.EtcdMirror](c.t, c.ns, "etcdmirror", "standby")
 		if m.Status.ObservedGeneration == m.Generation && meta.IsStatusConditionTrue(m.Status.Conditions, condition) {
 			return ""
 		}
@@ -319,7 +319,7 @@ func TestMirror(t *testing.T) {
 		"endpoints: ['https://%s'], serverName: %s.%s.svc, caSecretRef: {name: source-etcd}, "+
 		"clientSecretRef: {name: source-etcd}}}", name,
 		objects.HostPort(former.pods()[0].Status.PodIP, objects.ClientPort), name, former.ns))
-	m, took := standby.meetsMirror(v1alpha1.Mirroring)
+	m, took := standby.meetsMirror(v1beta1.Mirroring)
 	t.Logf("mirroring after %.1f s", took.Seconds())
 	assert.False(t, m.Status.CopiedTime.IsZero())
 
@@ -332,7 +332,7 @@ func TestMirror(t *testing.T) {
 
 	asked := time.Now()
 	require.NoError(t, standby.merges("etcdmirror", "standby", `{"spec":{"promote":{}}}`))
-	m, took = standby.meetsMirror(v1alpha1.Promoted)
+	m, took = standby.meetsMirror(v1beta1.Promoted)
 	all, revision := end(), m.Status.PromotedRevision
 	t.Logf("promoted at revision %d after %.1f s", revision, took.Seconds())
 	require.NotZero(t, revision)
@@ -381,7 +381,7 @@ func TestMirrorOfStored(t *testing.T) {
 		"folder: %[2]s/%[1]s, keysSecretRef: {name: copied}, store: %[3]s}}", name, former.ns, bucket.yaml(former.ns)))
 	begins := former.revision()
 	end := former.putsUntil()
-	_, took := standby.meetsMirror(v1alpha1.Mirroring)
+	_, took := standby.meetsMirror(v1beta1.Mirroring)
 	t.Logf("mirroring after %.1f s", took.Seconds())
 	eventually(t, "something that was written is at the destination", func() string {
 		return while(len(standby.present(standby.word())) == 0, "nothing")
@@ -391,7 +391,7 @@ func TestMirrorOfStored(t *testing.T) {
 	former.kube("delete", "etcdcluster", name, "--wait=false")
 	all := end()
 	require.NoError(t, standby.merges("etcdmirror", "standby", `{"spec":{"promote":{}}}`))
-	m, took := standby.meetsMirror(v1alpha1.Promoted)
+	m, took := standby.meetsMirror(v1beta1.Promoted)
 	revision := m.Status.PromotedRevision
 	t.Logf("promoted at revision %d after %.1f s", revision, took.Seconds())
 	standby.hasUntil(revision, all, lost)

@@ -188,7 +188,7 @@ func TestTenantsAskForTooMuch(t *testing.T) {
 			"ClusterIssuer}}}": "other namespaces can have certificates of this issuer too",
 		"tls: {mode: CertManager, certManager: {issuerRef: {name: x}}}": "",
 	} {
-		object := "apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: greedy}\nspec:\n  " +
+		object := "apiVersion: etcd.quorate.dev/v1beta1\nkind: EtcdCluster\nmetadata: {name: greedy}\nspec:\n  " +
 			"version: 3.6.16\n  " + spec + "\n"
 		_, err := kubectl(object, "-n", c.ns, "apply", "--dry-run=server", "-f", "-")
 		if words == "" {

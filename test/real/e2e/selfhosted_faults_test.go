@@ -22,7 +22,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -101,7 +101,7 @@ func (c *cluster) fillsUp(w *load) {
 	compact()
 	eventually(c.t, "room is made below the quota", func() string {
 		run := c.object().Status.Defragmentation
-		return while(run == nil || run.Trigger != v1alpha1.TriggerNearQuota || run.CompletionTime.IsZero(),
+		return while(run == nil || run.Trigger != v1beta1.TriggerNearQuota || run.CompletionTime.IsZero(),
 			fmt.Sprintf("%+v", run))
 	})
 	c.converges(3)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -216,7 +216,7 @@ func (c *cluster) refusesWhatStopsIt(*load) {
 		require.ErrorContains(c.t, c.edits(patch), why, patch)
 	}
 	c.operates("back", "type: Restore, restore: {epoch: 1}")
-	require.Contains(c.t, c.hasOperation("back", v1alpha1.OperationFailed), "not possible with spec.selfHosted")
+	require.Contains(c.t, c.hasOperation("back", v1beta1.OperationFailed), "not possible with spec.selfHosted")
 	_, err := kubectl("", "-n", c.ns, "delete", "etcdcluster", name, "--wait=false")
 	require.ErrorContains(c.t, err, "is protected against deletion")
 }

@@ -30,7 +30,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/stores"
@@ -43,21 +43,21 @@ func (c *cluster) asksFor(object, spec string) {
 }
 
 // snapshot as it is; false when it is gone.
-func (c *cluster) snapshot(object string) (*v1alpha1.EtcdSnapshot, bool) {
+func (c *cluster) snapshot(object string) (*v1beta1.EtcdSnapshot, bool) {
 	c.t.Helper()
-	return get[v1alpha1.EtcdSnapshot](c.t, c.ns, "etcdsnapshot", object)
+	return get[v1beta1.EtcdSnapshot](c.t, c.ns, "etcdsnapshot", object)
 }
 
 // ends waits until a snapshot is finished in this way.
-func (c *cluster) ends(object string, phase v1alpha1.SnapshotPhase) *v1alpha1.EtcdSnapshot {
+func (c *cluster) ends(object string, phase v1beta1.SnapshotPhase) *v1beta1.EtcdSnapshot {
 	c.t.Helper()
-	var s *v1alpha1.EtcdSnapshot
+	var s *v1beta1.EtcdSnapshot
 	eventually(c.t, fmt.Sprintf("the snapshot %s is %s", object, phase), func() string {
 		s, _ = c.snapshot(object)
 		switch s.Status.Phase {
 		case phase:
 			return ""
-		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotUnverified, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped:
+		case v1beta1.SnapshotSucceeded, v1beta1.SnapshotUnverified, v1beta1.SnapshotFailed, v1beta1.SnapshotSkipped:
 			c.t.Fatalf("the snapshot %s is %s: %s", object, s.Status.Phase, s.Status.Message)
 		default:
 		}
@@ -110,7 +110,7 @@ func (bucket *s3) stored(c *cluster) []string {
 }
 
 // whole insists that what is stored is this snapshot alone, and that its record describes it.
-func (bucket *s3) whole(c *cluster, s *v1alpha1.EtcdSnapshot) []byte {
+func (bucket *s3) whole(c *cluster, s *v1beta1.EtcdSnapshot) []byte {
 	c.t.Helper()
 	key := snapshot.Key(s)
 	require.Equal(c.t, []string{key, key + ".json"}, bucket.stored(c))
@@ -134,9 +134,9 @@ func (c *cluster) isStoredOnAClaim() {
 	w.wrote(30)
 	leader := c.object().Status.Leader
 	c.asksFor("first", "deletionPolicy: Delete, store: {claim: {name: backups, path: etcd}}")
-	s := c.ends("first", v1alpha1.SnapshotSucceeded)
-	assert.True(c.t, meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.Complete))
-	assert.True(c.t, meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.Verified))
+	s := c.ends("first", v1beta1.SnapshotSucceeded)
+	assert.True(c.t, meta.IsStatusConditionTrue(s.Status.Conditions, v1beta1.Complete))
+	assert.True(c.t, meta.IsStatusConditionTrue(s.Status.Conditions, v1beta1.Verified))
 	assert.GreaterOrEqual(c.t, s.Status.Keys, int64(30))
 	assert.Greater(c.t, s.Status.Revision, s.Status.Keys)
 	assert.Equal(c.t, "3.6.16", s.Status.EtcdVersion)
@@ -194,7 +194,7 @@ func (bucket *s3) storesSealed(c *cluster) {
 	require.NoError(c.t, err)
 	c.asksFor("sealed", fmt.Sprintf("deletionPolicy: Delete, encryption: {recipients: [%s]}, store: %s",
 		reader.Recipient(), bucket.yaml(c.ns)))
-	s := c.ends("sealed", v1alpha1.SnapshotSucceeded)
+	s := c.ends("sealed", v1beta1.SnapshotSucceeded)
 	assert.False(c.t, s.Status.VerificationTime.IsZero())
 	object := bucket.whole(c, s)
 	assert.NotContains(c.t, string(object), "ballast-0001")
@@ -216,7 +216,7 @@ func (bucket *s3) storesSealed(c *cluster) {
 		return while(!strings.Contains(pending.Status.Message, "lacks the label that lets pods have it"), "it is not asked")
 	})
 	c.kube("label", "secret", "wrong", objects.LabelExternal+"=")
-	s = c.ends("refused", v1alpha1.SnapshotFailed)
+	s = c.ends("refused", v1beta1.SnapshotFailed)
 	assert.Contains(c.t, s.Status.Message, "check the credentials of the store")
 	assert.Empty(c.t, bucket.stored(c))
 	c.discards("refused") // nothing was stored: a store that refuses everyone does not stand in the way
@@ -245,7 +245,7 @@ func (bucket *s3) staysWhole(c *cluster) {
 				return ""
 			}
 			s, _ := c.snapshot(object)
-			if s.Status.Phase == v1alpha1.SnapshotSucceeded {
+			if s.Status.Phase == v1beta1.SnapshotSucceeded {
 				return "" // before we looked: there is nothing to kill
 			}
 			return "not yet"
@@ -259,7 +259,7 @@ func (bucket *s3) staysWhole(c *cluster) {
 			func() string { return strings.Join(processesOf(c.t, running), ", ") })
 		c.t.Logf("%s was killed %s after it began, and ended %.1f s later", running, moment, took.Seconds())
 		if round%2 == 0 {
-			s := c.ends(object, v1alpha1.SnapshotSucceeded)
+			s := c.ends(object, v1beta1.SnapshotSucceeded)
 			bucket.whole(c, s)
 		}
 		c.discards(object)
@@ -286,7 +286,7 @@ func (bucket *s3) isStoredUnverified(c *cluster) {
 		require.NoError(c.t, err)
 		_ = syscall.Kill(pid, syscall.SIGKILL) // one of them ends with the other
 	}
-	s := c.ends("unverified", v1alpha1.SnapshotUnverified)
+	s := c.ends("unverified", v1beta1.SnapshotUnverified)
 	assert.Contains(c.t, s.Status.Message, "the stored artifact stays")
 	assert.True(c.t, s.Status.VerificationTime.IsZero())
 	bucket.whole(c, s)
@@ -320,11 +320,11 @@ func (c *cluster) waitsForItsStore() {
 	c.asksFor("patient", "store: "+s.yaml(c.ns))
 	eventually(c.t, "the message says that the store can't be reached", func() string {
 		o, _ := c.snapshot("patient")
-		require.NotEqual(c.t, v1alpha1.SnapshotFailed, o.Status.Phase, o.Status.Message)
+		require.NotEqual(c.t, v1beta1.SnapshotFailed, o.Status.Phase, o.Status.Message)
 		return while(!strings.Contains(o.Status.Message, "can't be reached"), "it says: "+o.Status.Message)
 	})
 	require.NoError(c.t, s.start())
-	c.ends("patient", v1alpha1.SnapshotSucceeded)
+	c.ends("patient", v1beta1.SnapshotSucceeded)
 }
 
 // s3 is an S3 server on node 1, whose buckets are folders.
@@ -422,11 +422,11 @@ func (bucket *s3) yamlWith(folder, secret string) string {
 }
 
 // snapshots takes an EtcdSnapshot and waits until it is stored.
-func (c *cluster) snapshots(object, store string) *v1alpha1.EtcdSnapshot {
+func (c *cluster) snapshots(object, store string) *v1beta1.EtcdSnapshot {
 	c.t.Helper()
 	c.addsOurs("EtcdSnapshot", object+", labels: {etcd.quorate.dev/cluster: "+name+"}",
 		fmt.Sprintf("clusterRef: {name: %s}, store: %s", name, store))
-	return c.ends(object, v1alpha1.SnapshotSucceeded)
+	return c.ends(object, v1beta1.SnapshotSucceeded)
 }
 
 // revision of the keys now.

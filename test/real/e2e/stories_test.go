@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 const three = "  replicas: 3\n  version: 3.6.16\n"
@@ -248,7 +248,7 @@ func (c *cluster) decides(rule, words string) (message string) {
 	c.t.Helper()
 	eventually(c.t, rule+": "+words, func() string {
 		o := c.object()
-		if ready := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Ready); ready != nil {
+		if ready := meta.FindStatusCondition(o.Status.Conditions, v1beta1.Ready); ready != nil {
 			message = ready.Message
 		}
 		if o.Status.ObservedGeneration != o.Generation || o.Status.Rule != rule || !strings.Contains(message, words) {
@@ -285,7 +285,7 @@ func (c *cluster) waitsForItsWindow() {
 
 	c.edit(`{"maintenance":` + daily(later) + `,"resources":{"requests":{"cpu":"60m"}}}`)
 	c.decides("WaitForWindow", "that opens at "+later.Format(time.RFC3339)+" to restart demo-")
-	assert.True(c.t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Ready),
+	assert.True(c.t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1beta1.Ready),
 		"it serves, and no tool waits for half a day")
 	assert.Equal(c.t, before, c.uids(), "no member was restarted")
 
@@ -422,7 +422,7 @@ func TestEveryMinorVersion(t *testing.T) {
 			for member, runs := range c.versions() {
 				assert.Equal(t, version, runs, member)
 			}
-			assert.True(t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Advised),
+			assert.True(t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1beta1.Advised),
 				"two voters deserve a word")
 		})
 	}

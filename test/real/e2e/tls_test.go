@@ -23,7 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/certtest"
 )
@@ -116,7 +116,7 @@ func (c *cluster) letsNoOneElseIn() {
 	defer cancel()
 	_, err := plain.Get(ctx, "key")
 	require.Error(c.t, err, "plain text")
-	assert.True(c.t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured))
+	assert.True(c.t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1beta1.Secured))
 }
 
 // TestPlainTextLearnsTLSUnderLoad: a cluster in plain text, on purpose, is switched to TLS while an application
@@ -125,7 +125,7 @@ func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	beside(t)
 	c := newCluster(t, three+"  tls: {mode: Disabled}\n")
 	c.converges(3)
-	secured := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured)
+	secured := meta.FindStatusCondition(c.object().Status.Conditions, v1beta1.Secured)
 	require.NotNil(t, secured)
 	assert.Equal(t, "Disabled", secured.Reason)
 	ids := c.ids()
@@ -136,7 +136,7 @@ func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	assert.Contains(t, err.Error(), "allowPlaintextClients")
 	c.edit(`{"tls":{"mode":"Auto","allowPlaintextClients":true}}`)
 	eventually(t, "all members speak TLS among themselves", func() string {
-		if s := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured); s == nil ||
+		if s := meta.FindStatusCondition(c.object().Status.Conditions, v1beta1.Secured); s == nil ||
 			s.Reason != "PlaintextAllowed" {
 			return fmt.Sprintf("%+v", s)
 		}
@@ -147,7 +147,7 @@ func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 
 	c.edit(`{"tls":{"allowPlaintextClients":false}}`)
 	eventually(t, "no member speaks plain text any more", func() string {
-		if !meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured) {
+		if !meta.IsStatusConditionTrue(c.object().Status.Conditions, v1beta1.Secured) {
 			return "not secured"
 		}
 		return c.notConverged(3)

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // TestUpgradeOfQuorate: a new release takes over from the one before it under running clusters of all kinds, by the
@@ -77,7 +77,7 @@ func TestUpgradeOfQuorate(t *testing.T) {
 	eventually(t, "what was written after the upgrade is in a snapshot by the schedule", func() string {
 		s, all := scheduled.schedule("often")
 		for _, snapshot := range all {
-			if snapshot.Status.Phase == v1alpha1.SnapshotSucceeded && snapshot.Status.Revision >= revision {
+			if snapshot.Status.Phase == v1beta1.SnapshotSucceeded && snapshot.Status.Revision >= revision {
 				return ""
 			}
 		}

@@ -76,7 +76,7 @@ func becomes(t *testing.T, want string, args ...string) {
 
 // inMemory is an EtcdCluster of one member that needs no claim.
 func inMemory(namespace, name string, labels ...string) string {
-	return fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: %s, namespace: "+
+	return fmt.Sprintf("apiVersion: etcd.quorate.dev/v1beta1\nkind: EtcdCluster\nmetadata: {name: %s, namespace: "+
 		"%s, labels: {%s}}\n"+
 		"spec: {replicas: 1, version: 3.6.16, storage: {medium: Memory, size: 512Mi}}\n", name, namespace,
 		strings.Join(labels, ", "))

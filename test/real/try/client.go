@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -39,7 +39,7 @@ func (t *try) access() (*access, error) {
 			err = errors.New("there is no cluster: `apply` makes one")
 			return
 		}
-		if c.Spec.TLS.Mode == v1alpha1.TLSDisabled {
+		if c.Spec.TLS.Mode == v1beta1.TLSDisabled {
 			a.endpoint = "http://" + t.net.service.Addr().String()
 			return
 		}

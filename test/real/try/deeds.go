@@ -8,7 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
@@ -19,7 +19,7 @@ import (
 const samplePath = "manifests/samples/etcdcluster.yaml"
 
 // sample is the shipped EtcdCluster, of this release of etcd.
-func sample(release string) (*v1alpha1.EtcdCluster, error) {
+func sample(release string) (*v1beta1.EtcdCluster, error) {
 	text, err := os.ReadFile(samplePath)
 	if err != nil {
 		return nil, fmt.Errorf("%w; run this at the top of the repository", err)
@@ -32,20 +32,20 @@ func sample(release string) (*v1alpha1.EtcdCluster, error) {
 }
 
 // read reads an EtcdCluster in YAML.
-func read(text []byte) (*v1alpha1.EtcdCluster, error) {
-	c := &v1alpha1.EtcdCluster{}
+func read(text []byte) (*v1beta1.EtcdCluster, error) {
+	c := &v1beta1.EtcdCluster{}
 	if err := yaml.UnmarshalStrict(text, c); err != nil {
 		return nil, err
 	}
-	if c.Kind != v1alpha1.Kind || c.APIVersion != v1alpha1.GroupVersion.String() || c.Name == "" {
-		return nil, fmt.Errorf("here is room for an %s of %s with a name, not for a %s of %s", v1alpha1.Kind,
-			v1alpha1.GroupVersion, c.Kind, c.APIVersion)
+	if c.Kind != v1beta1.Kind || c.APIVersion != v1beta1.GroupVersion.String() || c.Name == "" {
+		return nil, fmt.Errorf("here is room for an %s of %s with a name, not for a %s of %s", v1beta1.Kind,
+			v1beta1.GroupVersion, c.Kind, c.APIVersion)
 	}
 	return c, nil
 }
 
 // apply makes the cluster, or changes its spec.
-func (t *try) apply(c *v1alpha1.EtcdCluster) (err error) {
+func (t *try) apply(c *v1beta1.EtcdCluster) (err error) {
 	t.ask(func() {
 		switch old := t.world.Cluster(); {
 		case old == nil:
@@ -54,14 +54,14 @@ func (t *try) apply(c *v1alpha1.EtcdCluster) (err error) {
 		case old.Name != c.Name:
 			err = fmt.Errorf("here is room for one cluster, and that is %s: `delete %s` first", old.Name, old.Name)
 		default:
-			t.world.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { *s = c.Spec })
+			t.world.EditSpec(func(s *v1beta1.EtcdClusterSpec) { *s = c.Spec })
 		}
 	})
 	return err
 }
 
 // edit changes the spec.
-func (t *try) edit(change func(*v1alpha1.EtcdClusterSpec)) (err error) {
+func (t *try) edit(change func(*v1beta1.EtcdClusterSpec)) (err error) {
 	t.ask(func() {
 		if t.world.Cluster() == nil {
 			err = fmt.Errorf("there is no cluster: `apply` makes one")

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server/wire"
 	"github.com/quorate-dev/quorate/test/simulated/world"
@@ -43,8 +43,8 @@ var kinds = []struct {
 	{world.PolicyKind, "networking.k8s.io/v1", "NetworkPolicy", "networkpolicies.networking.k8s.io",
 		func() object { return &networkingv1.NetworkPolicy{} }},
 	{world.SecretKind, "v1", "Secret", "secrets", func() object { return &corev1.Secret{} }},
-	{world.ClusterKind, v1alpha1.GroupVersion.String(), v1alpha1.Kind, "etcdclusters.etcd.quorate.dev",
-		func() object { return &v1alpha1.EtcdCluster{} }},
+	{world.ClusterKind, v1beta1.GroupVersion.String(), v1beta1.Kind, "etcdclusters.etcd.quorate.dev",
+		func() object { return &v1beta1.EtcdCluster{} }},
 }
 
 // vault is what the Secrets hold, by name: the world knows only what is public about them.
@@ -133,7 +133,7 @@ func call(hook http.Handler, body []byte, held vault, finalizing bool) (*answer,
 // the API server puts into data.
 func understood(body []byte, held vault) (*answer, error) {
 	var told struct {
-		Status             v1alpha1.EtcdClusterStatus
+		Status             v1beta1.EtcdClusterStatus
 		Children           []json.RawMessage
 		ResyncAfterSeconds float64
 		Finalized          bool

@@ -16,7 +16,7 @@ import (
 	"go.etcd.io/etcd/api/v3/version"
 	"golang.org/x/term"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/internal/kubectl"
 	"github.com/quorate-dev/quorate/server/wire"
 )
@@ -186,7 +186,7 @@ func (t *try) scale(_ context.Context, _ io.Writer, args []string) error {
 	if err != nil || n < 0 || n > 9 {
 		return fmt.Errorf("say how many members, 0 to 9, such as `scale 5`, not %q", number)
 	}
-	return t.edit(func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(n)) })
+	return t.edit(func(s *v1beta1.EtcdClusterSpec) { s.Replicas = new(int32(n)) })
 }
 
 func (t *try) upgrade(_ context.Context, w io.Writer, args []string) error {
@@ -198,7 +198,7 @@ func (t *try) upgrade(_ context.Context, w io.Writer, args []string) error {
 		_, _ = fmt.Fprintf(w, "etcd %s is not here: it is built from source when the first member asks for it, in a "+
 			"minute or two\n", release)
 	}
-	return t.edit(func(s *v1alpha1.EtcdClusterSpec) { s.Version = release })
+	return t.edit(func(s *v1beta1.EtcdClusterSpec) { s.Version = release })
 }
 
 // showLog prints the end of a log.

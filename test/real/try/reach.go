@@ -35,7 +35,7 @@ func beside(resource string) ([]byte, bool) {
 			}
 		}
 		raw, err := json.Marshal(map[string]any{"items": []any{map[string]any{"spec": map[string]any{
-			"parentResource": named{"etcd.quorate.dev/v1alpha1", "etcdclusters"}, "childResources": children,
+			"parentResource": named{"etcd.quorate.dev/v1beta1", "etcdclusters"}, "childResources": children,
 		}}}})
 		return raw, err == nil
 	case "etcdsnapshots.etcd.quorate.dev":

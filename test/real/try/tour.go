@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // older is the release that the tour begins with where it is at hand, to show an upgrade.
@@ -146,13 +146,13 @@ func (t *tour) lose() error {
 
 func (t *tour) grow() error {
 	t.part("Scale to five members")
-	t.ask(func() { t.world.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(5)) }) })
+	t.ask(func() { t.world.EditSpec(func(s *v1beta1.EtcdClusterSpec) { s.Replicas = new(int32(5)) }) })
 	return t.until("five members serve", t.settled(5))
 }
 
 func (t *tour) shrink() error {
 	t.part("Scale back to three")
-	t.ask(func() { t.world.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(3)) }) })
+	t.ask(func() { t.world.EditSpec(func(s *v1beta1.EtcdClusterSpec) { s.Replicas = new(int32(3)) }) })
 	return t.until("three members are left", t.settled(3))
 }
 
@@ -160,7 +160,7 @@ func (t *tour) shrink() error {
 func (t *tour) change(upgrades bool) error {
 	if upgrades {
 		t.part("Upgrade to etcd %s: one member after the other, the leader last", version.Version)
-		t.ask(func() { t.world.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Version = version.Version }) })
+		t.ask(func() { t.world.EditSpec(func(s *v1beta1.EtcdClusterSpec) { s.Version = version.Version }) })
 		return t.until("all members run "+version.Version,
 			both(t.settled(3), func() bool { return t.cluster().Status.Version == version.Version }))
 	}
@@ -168,8 +168,8 @@ func (t *tour) change(upgrades bool) error {
 	t.c.say("To see an upgrade here, build a second release once (`make etcd-binaries`), or type `upgrade %s` at the "+
 		"prompt.", older)
 	t.ask(func() {
-		t.world.EditSpec(func(s *v1alpha1.EtcdClusterSpec) {
-			s.Options.ExtraArgs = map[string]v1alpha1.ExtraArg{"max-txn-ops": "200"}
+		t.world.EditSpec(func(s *v1beta1.EtcdClusterSpec) {
+			s.Options.ExtraArgs = map[string]v1beta1.ExtraArg{"max-txn-ops": "200"}
 		})
 	})
 	return t.until("all members run with it", t.settled(3))

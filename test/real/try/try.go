@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server"
@@ -41,7 +41,7 @@ type try struct {
 	answers chan answered
 	// told hears of every decision that says something new.
 	told  func(rule, step, message string)
-	heard []v1alpha1.HistoryEntry
+	heard []v1beta1.HistoryEntry
 	last  string // what the hook refused
 
 	calling bool
@@ -187,7 +187,7 @@ func (t *try) take(a answered) {
 }
 
 // tell tells what is new in a status: the decisions in its history, and what it says now.
-func (t *try) tell(s *v1alpha1.EtcdClusterStatus) {
+func (t *try) tell(s *v1beta1.EtcdClusterStatus) {
 	for _, e := range fresh(t.heard, s.History) {
 		t.told(e.Rule, e.Step, e.Message)
 	}
@@ -196,10 +196,10 @@ func (t *try) tell(s *v1alpha1.EtcdClusterStatus) {
 
 // fresh are the entries of a history that were not in the one before. Two of one second may be equal: a member that
 // serves again within the second makes Converged, Heal, Converged of it.
-func fresh(before, history []v1alpha1.HistoryEntry) (entries []v1alpha1.HistoryEntry) {
+func fresh(before, history []v1beta1.HistoryEntry) (entries []v1beta1.HistoryEntry) {
 	left := slices.Clone(before)
 	for _, e := range history {
-		i := slices.IndexFunc(left, func(old v1alpha1.HistoryEntry) bool {
+		i := slices.IndexFunc(left, func(old v1beta1.HistoryEntry) bool {
 			return old.Rule == e.Rule && old.Step == e.Step && old.Message == e.Message &&
 				old.Time.Unix() == e.Time.Unix()
 		})
@@ -232,7 +232,7 @@ func (t *try) pods() (all []*corev1.Pod) {
 }
 
 // cluster as it is now; nil when there is none.
-func (t *try) cluster() (c *v1alpha1.EtcdCluster) {
+func (t *try) cluster() (c *v1beta1.EtcdCluster) {
 	t.ask(func() { c = t.world.Cluster() })
 	return c
 }

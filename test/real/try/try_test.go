@@ -23,7 +23,7 @@ import (
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // program is the built one.
@@ -220,16 +220,16 @@ func getBy(t *testing.T, line string) string {
 // TestFresh: what is decided twice in one second is told twice. A member that is killed can serve again that soon.
 func TestFresh(t *testing.T) {
 	t.Parallel()
-	entry := func(second int64, rule string) v1alpha1.HistoryEntry {
-		return v1alpha1.HistoryEntry{Time: metav1.Unix(second, 0), Rule: rule}
+	entry := func(second int64, rule string) v1beta1.HistoryEntry {
+		return v1beta1.HistoryEntry{Time: metav1.Unix(second, 0), Rule: rule}
 	}
 	start, converged, heal := entry(1, "Start"), entry(1, "Converged"), entry(1, "WaitForMembers")
-	history := []v1alpha1.HistoryEntry{start, converged}
+	history := []v1beta1.HistoryEntry{start, converged}
 	require.Equal(t, history, fresh(nil, history))
 	require.Empty(t, fresh(history, history))
-	twice := []v1alpha1.HistoryEntry{start, converged, heal, converged}
-	require.Equal(t, []v1alpha1.HistoryEntry{heal, converged}, fresh(history, twice))
-	require.Equal(t, []v1alpha1.HistoryEntry{entry(2, "Converged")},
+	twice := []v1beta1.HistoryEntry{start, converged, heal, converged}
+	require.Equal(t, []v1beta1.HistoryEntry{heal, converged}, fresh(history, twice))
+	require.Equal(t, []v1beta1.HistoryEntry{entry(2, "Converged")},
 		fresh(twice, append(twice[2:], entry(2, "Converged"))), "the oldest are forgotten")
 }
 
@@ -238,7 +238,7 @@ func TestFresh(t *testing.T) {
 func TestPlainText(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "plain.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(`apiVersion: etcd.quorate.dev/v1alpha1
+	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(`apiVersion: etcd.quorate.dev/v1beta1
 kind: EtcdCluster
 metadata:
   name: plain

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // theSecret is the value of every key of every Secret.
@@ -73,21 +73,21 @@ func AnyText(r *rand.Rand) string {
 }
 
 // AnyStore is one of a random kind, any text in it, as a spec has it that the API server should have refused.
-func AnyStore(r *rand.Rand) v1alpha1.Store {
-	credentials := v1alpha1.SecretRef{Name: "keys"}
-	store := v1alpha1.Store{CASecretRef: v1alpha1.SecretKeyRef{Name: AnyText(r), Key: AnyText(r)}}
+func AnyStore(r *rand.Rand) v1beta1.Store {
+	credentials := v1beta1.SecretRef{Name: "keys"}
+	store := v1beta1.Store{CASecretRef: v1beta1.SecretKeyRef{Name: AnyText(r), Key: AnyText(r)}}
 	switch r.IntN(5) {
 	case 0:
-		store.S3 = &v1alpha1.S3Store{Bucket: AnyText(r), Prefix: AnyText(r), Region: AnyText(r), Endpoint: AnyText(r),
+		store.S3 = &v1beta1.S3Store{Bucket: AnyText(r), Prefix: AnyText(r), Region: AnyText(r), Endpoint: AnyText(r),
 			ForcePathStyle: true, KMSKeyID: AnyText(r), CredentialsSecretRef: credentials}
 	case 1:
-		store.GCS = &v1alpha1.GCSStore{Bucket: AnyText(r), Prefix: AnyText(r),
-			CredentialsSecretRef: v1alpha1.SecretKeyRef{Name: "keys", Key: AnyText(r)}}
+		store.GCS = &v1beta1.GCSStore{Bucket: AnyText(r), Prefix: AnyText(r),
+			CredentialsSecretRef: v1beta1.SecretKeyRef{Name: "keys", Key: AnyText(r)}}
 	case 2:
-		store.Azure = &v1alpha1.AzureStore{Container: AnyText(r), Prefix: AnyText(r), StorageAccount: AnyText(r),
+		store.Azure = &v1beta1.AzureStore{Container: AnyText(r), Prefix: AnyText(r), StorageAccount: AnyText(r),
 			CredentialsSecretRef: credentials}
 	case 3:
-		store.Claim = &v1alpha1.ClaimStore{Name: AnyText(r), Path: AnyText(r)}
+		store.Claim = &v1beta1.ClaimStore{Name: AnyText(r), Path: AnyText(r)}
 	}
 	return store
 }

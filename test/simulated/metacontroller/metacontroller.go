@@ -12,7 +12,7 @@ package metacontroller
 import (
 	"slices"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // Cut is where a call is cut off; the zero value is nowhere. K is what objects are known by.
@@ -91,7 +91,7 @@ func (c Cut[K]) order(objects []K) []K {
 }
 
 // Observed is a status as Metacontroller writes it, of the parent that the hook was shown.
-func Observed(status v1alpha1.EtcdClusterStatus, shown int64) v1alpha1.EtcdClusterStatus {
+func Observed(status v1beta1.EtcdClusterStatus, shown int64) v1beta1.EtcdClusterStatus {
 	status.ObservedGeneration = shown
 	return status
 }

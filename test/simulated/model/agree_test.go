@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -37,7 +37,7 @@ func TestTheModelIsTheWorld(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 1))
 			m := &model{
-				Medium: v1alpha1.Persistent, Replicas: []int{1, 3}[r.IntN(2)], Faults: 5, Edits: 3, Hitches: 100,
+				Medium: v1beta1.Persistent, Replicas: []int{1, 3}[r.IntN(2)], Faults: 5, Edits: 3, Hitches: 100,
 				Sizes: []int{0, 1, 2, 3, 4, 5},
 				// 3.5 leaves something in the log
 				From:      []uint8{usualVersion, nextMinor}[r.IntN(2)],
@@ -45,7 +45,7 @@ func TestTheModelIsTheWorld(t *testing.T) {
 				Templates: []uint8{0, 1, unplaced},
 			}
 			if r.IntN(3) == 0 {
-				m.Medium, m.Sizes = v1alpha1.Memory, m.Sizes[1:]
+				m.Medium, m.Sizes = v1beta1.Memory, m.Sizes[1:]
 			}
 			agree(t, m, r)
 		})
@@ -88,11 +88,11 @@ func newDouble(m *model) *double {
 	w := world.New()
 	w.RecordKeys = nil // the model has no seals, and they are written again with the UID
 	w.Etcd.LearnerPace = never
-	w.CreateCluster(clusterName, v1alpha1.EtcdClusterSpec{
-		DeletionPolicy: v1alpha1.DeletionDelete,
-		Replicas:       new(int32(m.Replicas)), Version: releases[m.From], UpgradePolicy: v1alpha1.UpgradeStep,
-		Storage: v1alpha1.StorageSpec{Medium: m.Medium, Size: oneGi},
-		TLS:     v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
+	w.CreateCluster(clusterName, v1beta1.EtcdClusterSpec{
+		DeletionPolicy: v1beta1.DeletionDelete,
+		Replicas:       new(int32(m.Replicas)), Version: releases[m.From], UpgradePolicy: v1beta1.UpgradeStep,
+		Storage: v1beta1.StorageSpec{Medium: m.Medium, Size: oneGi},
+		TLS:     v1beta1.TLSSpec{Mode: v1beta1.TLSDisabled},
 	})
 	w.BindsAtOnce = true
 	w.BadImages[image(unpullable)] = true
@@ -164,14 +164,14 @@ var verbs = map[string]func(w *world.World, name string){
 	"network isolated":    func(w *world.World, name string) { w.Net.Isolated[name] = true },
 	"network joined":      func(w *world.World, name string) { delete(w.Net.Isolated, name) },
 	"edit version": func(w *world.World, is string) {
-		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Version = is })
+		w.EditSpec(func(s *v1beta1.EtcdClusterSpec) { s.Version = is })
 	},
 	"edit priority-class": func(w *world.World, is string) {
-		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.PriorityClassName = is })
+		w.EditSpec(func(s *v1beta1.EtcdClusterSpec) { s.PriorityClassName = is })
 	},
 	"edit replicas": func(w *world.World, is string) {
 		n, _ := strconv.ParseInt(is, 10, 32) // the model writes a number
-		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(n)) })
+		w.EditSpec(func(s *v1beta1.EtcdClusterSpec) { s.Replicas = new(int32(n)) })
 	},
 }
 

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -60,17 +60,17 @@ const (
 )
 
 // fromLatest is such a restore.
-func fromLatest() v1alpha1.RestoreOperation {
-	return v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{Artifact: "latest",
-		Store: &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}}}
+func fromLatest() v1beta1.RestoreOperation {
+	return v1beta1.RestoreOperation{Snapshot: &v1beta1.SnapshotSource{Artifact: "latest",
+		Store: &v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "bucket"}}}}
 }
 
 func (a asked) world(troubles int, decide decider, just ...string) *scene {
 	w := world.New()
-	spec := v1alpha1.EtcdClusterSpec{DeletionPolicy: v1alpha1.DeletionDelete,
+	spec := v1beta1.EtcdClusterSpec{DeletionPolicy: v1beta1.DeletionDelete,
 		Version: releases[0], Replicas: new(int32(a.size)),
-		Storage: v1alpha1.StorageSpec{Size: oneGi}}
-	spec.TLS.Mode = v1alpha1.TLSDisabled
+		Storage: v1beta1.StorageSpec{Size: oneGi}}
+	spec.TLS.Mode = v1beta1.TLSDisabled
 	w.CreateCluster(clusterName, spec)
 	plot := &takeover{}
 	s := &scene{w: w, plot: plot, troubles: troubles, just: just}
@@ -78,7 +78,7 @@ func (a asked) world(troubles int, decide decider, just ...string) *scene {
 	w.Write(5)
 	w.TakeSnapshot("s1", "s3://bucket/s1", "")
 	w.Write(3)
-	wish := v1alpha1.RestoreOperation{Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}}
+	wish := v1beta1.RestoreOperation{Snapshot: &v1beta1.SnapshotSource{SnapshotRef: v1beta1.SnapshotRef{Name: "s1"}}}
 	switch a.what {
 	case toRestore:
 		w.AskRestore("one", wish)
@@ -88,7 +88,7 @@ func (a asked) world(troubles int, decide decider, just ...string) *scene {
 	case toGoBack:
 		w.AskRestore("one", wish)
 		s.settle()
-		w.AskRestore("back", v1alpha1.RestoreOperation{Epoch: new(int64(1))})
+		w.AskRestore("back", v1beta1.RestoreOperation{Epoch: new(int64(1))})
 	case toRecover:
 		w.Net.Isolated["demo-1"] = true
 		w.TickEtcd()
@@ -97,7 +97,7 @@ func (a asked) world(troubles int, decide decider, just ...string) *scene {
 		for _, name := range a.lost {
 			w.LoseClaim(name)
 		}
-		w.AskRecover(v1alpha1.RecoverFromSurvivor, 1)
+		w.AskRecover(v1beta1.RecoverFromSurvivor, 1)
 		for _, claim := range w.Claims() {
 			plot.least = max(plot.least, w.Dirs["volume of "+string(claim.UID)].Index)
 		}
@@ -120,7 +120,7 @@ func (*takeover) goesOn(s *scene) (list []move) {
 // again is a person who asks once more because a member could not be filled; false while none waits for that.
 func (s *scene) again() (move, bool) {
 	c := s.w.Cluster()
-	restored := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Restored)
+	restored := meta.FindStatusCondition(c.Status.Conditions, v1beta1.Restored)
 	wish := s.restoreID()
 	asked := wish != "" && slices.ContainsFunc(slices.Collect(maps.Values(s.w.Objects)), func(o metav1.Object) bool {
 		cm, is := o.(*corev1.ConfigMap)
@@ -150,7 +150,7 @@ func (*takeover) mishaps(s *scene) []move {
 		list = append(list, trouble("etcd down"))
 	}
 	if s.restoreID() != "" {
-		list = append(list, fails("edit restore=none", func(w *world.World) { w.Withdraw(v1alpha1.OperationRestore) }))
+		list = append(list, fails("edit restore=none", func(w *world.World) { w.Withdraw(v1beta1.OperationRestore) }))
 	}
 	for _, claim := range s.w.Claims() {
 		// of the next epoch
@@ -193,7 +193,7 @@ func (*takeover) tell(s *scene, b *strings.Builder, n numbers) {
 		fmt.Fprintln(b, m.Name, m.Role, m.Ready, w.Now.Sub(m.JoinTime.Time) > facts.CallsEnd)
 	}
 	for _, m := range c.Status.Conditions {
-		fmt.Fprintln(b, m.Type, m.Status, m.Message, m.Type == v1alpha1.Available &&
+		fmt.Fprintln(b, m.Type, m.Status, m.Message, m.Type == v1beta1.Available &&
 			w.Now.Sub(m.LastTransitionTime.Time) >= 5*time.Minute)
 	}
 	for _, pod := range w.Pods() {
@@ -217,7 +217,7 @@ func (*takeover) tell(s *scene, b *strings.Builder, n numbers) {
 
 // restoreID is the restore that is asked for and not withdrawn; empty for none.
 func (s *scene) restoreID() string {
-	for _, op := range s.w.Operations(v1alpha1.OperationRestore) {
+	for _, op := range s.w.Operations(v1beta1.OperationRestore) {
 		if op.DeletionTimestamp == nil {
 			return op.Name
 		}

@@ -1,7 +1,7 @@
 package model
 
 import (
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/test/simulated/membership"
 )
 
@@ -187,7 +187,7 @@ func (m *model) begin(s *worldState, n int, p *pod) (ok bool, broken []string) {
 // madeLate reports whether the pod runs on another claim than the recorded one. That is a known bug, told in
 // test/simulated/scenario/testdata/open/claim_made_late.txt: neither a pod nor a hook with an old view can tell.
 func (m *model) madeLate(s *worldState, n int) bool {
-	return m.Medium == v1alpha1.Persistent && s.live.claims[n].uid != s.live.record.startsOn[n] && s.live.record.founded
+	return m.Medium == v1beta1.Persistent && s.live.claims[n].uid != s.live.record.startsOn[n] && s.live.record.founded
 }
 
 // bootstrap is etcd's static bootstrap: all who are told the same list form the same cluster.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -55,10 +55,10 @@ func (j joined) world(troubles int, decide decider, just ...string) *scene {
 	}
 	w.ExternalCluster(releases[0], names...)
 	w.Write(5)
-	spec := v1alpha1.EtcdClusterSpec{DeletionPolicy: v1alpha1.DeletionDelete,
+	spec := v1beta1.EtcdClusterSpec{DeletionPolicy: v1beta1.DeletionDelete,
 		Version: releases[0], Replicas: new(int32(j.ours)),
-		Storage: v1alpha1.StorageSpec{Size: oneGi}}
-	spec.TLS.Mode = v1alpha1.TLSDisabled
+		Storage: v1beta1.StorageSpec{Size: oneGi}}
+	spec.TLS.Mode = v1beta1.TLSDisabled
 	spec.Bootstrap = externalAt(names)
 	w.CreateCluster(clusterName, spec)
 	s := &scene{w: w, plot: &movingIn{ours: j.ours}, troubles: troubles, just: just}
@@ -73,7 +73,7 @@ func (j joined) world(troubles int, decide decider, just ...string) *scene {
 }
 
 // joinedExternal is what the spec says of the etcd that is joined; nil for nothing.
-func joinedExternal(c *v1alpha1.EtcdCluster) *v1alpha1.ExternalCluster {
+func joinedExternal(c *v1beta1.EtcdCluster) *v1beta1.ExternalCluster {
 	if c.Spec.Bootstrap == nil {
 		return nil
 	}
@@ -81,7 +81,7 @@ func joinedExternal(c *v1alpha1.EtcdCluster) *v1alpha1.ExternalCluster {
 }
 
 // retires is what the spec says of external members, in a word.
-func retires(c *v1alpha1.EtcdCluster) string {
+func retires(c *v1beta1.EtcdCluster) string {
 	switch {
 	case joinedExternal(c) == nil:
 		return "none"
@@ -126,25 +126,25 @@ func hostAt(at string) string {
 func (p *movingIn) goesOn(s *scene) []move {
 	list := p.takeover.goesOn(s)
 	add := func(words string, do func(w *world.World)) { list = append(list, goes(words, do)) }
-	edit := func(words string, change func(e *v1alpha1.EtcdClusterSpec)) {
+	edit := func(words string, change func(e *v1beta1.EtcdClusterSpec)) {
 		add("edit "+words, func(w *world.World) { w.EditSpec(change) })
 	}
 	c, others := s.w.Cluster(), s.others()
 	if retires(c) == "beside" {
-		edit("retire=true", func(e *v1alpha1.EtcdClusterSpec) { e.RemoveExternalMembers = true })
+		edit("retire=true", func(e *v1beta1.EtcdClusterSpec) { e.RemoveExternalMembers = true })
 	}
 	e := joinedExternal(c)
 	listed := func(at string) bool { return others[hostAt(at)].ID != 0 }
 	if len(others) > 0 && (e == nil || !slices.ContainsFunc(e.Endpoints, listed)) {
 		names := slices.Sorted(maps.Keys(others))
 		edit("external="+strings.Join(names, ","),
-			func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = externalAt(names) })
+			func(e *v1beta1.EtcdClusterSpec) { e.Bootstrap = externalAt(names) })
 	}
 	if c.DeletionTimestamp != nil && retires(c) != "none" && s.bereft() {
-		edit("external=none", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = nil })
+		edit("external=none", func(e *v1beta1.EtcdClusterSpec) { e.Bootstrap = nil })
 	}
 	if int(*c.Spec.Replicas) != p.ours {
-		edit(fmt.Sprint("replicas=", p.ours), func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(p.ours)) })
+		edit(fmt.Sprint("replicas=", p.ours), func(e *v1beta1.EtcdClusterSpec) { e.Replicas = new(int32(p.ours)) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.w.Net.Isolated)) {
 		list = append(list, relief("network joined="+name))
@@ -173,12 +173,12 @@ func (p *movingIn) goesOn(s *scene) []move {
 }
 
 // externalAt is what a spec says of a running etcd with these members.
-func externalAt(names []string) *v1alpha1.Bootstrap {
-	e := &v1alpha1.ExternalCluster{}
+func externalAt(names []string) *v1beta1.Bootstrap {
+	e := &v1beta1.ExternalCluster{}
 	for _, name := range names {
 		e.Endpoints = append(e.Endpoints, "http://"+name+":2379")
 	}
-	return &v1alpha1.Bootstrap{External: e}
+	return &v1beta1.Bootstrap{External: e}
 }
 
 // byHand is what a person does to a member by etcdctl; nothing when etcd refuses it.
@@ -188,7 +188,7 @@ func byHand(verb, name string, free bool, do func(w *world.World, name string) e
 
 // stranger reports whether Quorate says of the member that it is left to a person.
 func (s *scene) stranger(m observation.Member) bool {
-	degraded := meta.FindStatusCondition(s.w.Cluster().Status.Conditions, v1alpha1.Degraded)
+	degraded := meta.FindStatusCondition(s.w.Cluster().Status.Conditions, v1beta1.Degraded)
 	return degraded != nil && strings.Contains(degraded.Message, fmt.Sprintf("unmanaged member %x", m.ID))
 }
 
@@ -196,7 +196,7 @@ func (s *scene) stranger(m observation.Member) bool {
 func (p *movingIn) mishaps(s *scene) []move {
 	list := p.takeover.mishaps(s)
 	add := func(words string, do func(w *world.World)) { list = append(list, fails(words, do)) }
-	edit := func(words string, change func(e *v1alpha1.EtcdClusterSpec)) {
+	edit := func(words string, change func(e *v1beta1.EtcdClusterSpec)) {
 		add("edit "+words, func(w *world.World) { w.EditSpec(change) })
 	}
 	c, others := s.w.Cluster(), s.others()
@@ -217,26 +217,26 @@ func (p *movingIn) mishaps(s *scene) []move {
 		}
 	}
 	if *c.Spec.Replicas > 0 {
-		edit("replicas=0", func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(0)) })
+		edit("replicas=0", func(e *v1beta1.EtcdClusterSpec) { e.Replicas = new(int32(0)) })
 	}
 	if int(*c.Spec.Replicas) == p.ours {
 		edit(fmt.Sprint("replicas=", p.ours+1),
-			func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(p.ours + 1)) })
+			func(e *v1beta1.EtcdClusterSpec) { e.Replicas = new(int32(p.ours + 1)) })
 	}
 	if retires(c) == "retire" {
-		edit("retire=false", func(e *v1alpha1.EtcdClusterSpec) { e.RemoveExternalMembers = false })
+		edit("retire=false", func(e *v1beta1.EtcdClusterSpec) { e.RemoveExternalMembers = false })
 	}
 	recorded := s.w.Objects[firstRecord] != nil // before, it would be a cluster of its own
 	if recorded && retires(c) != "none" {
-		edit("external=none", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = nil })
+		edit("external=none", func(e *v1beta1.EtcdClusterSpec) { e.Bootstrap = nil })
 	}
 	if slices.Contains(s.just, "delete") && c.DeletionTimestamp == nil {
 		add("delete cluster", func(w *world.World) { w.DeleteCluster(false) })
 	}
 	if recorded && s.restoreID() == "" {
 		add("restore id=one", func(w *world.World) {
-			w.AskRestore("one", v1alpha1.RestoreOperation{
-				Snapshot: &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: "s1"}}})
+			w.AskRestore("one", v1beta1.RestoreOperation{
+				Snapshot: &v1beta1.SnapshotSource{SnapshotRef: v1beta1.SnapshotRef{Name: "s1"}}})
 		})
 	}
 	for _, m := range s.now().Members {
@@ -401,14 +401,14 @@ func TestExternalMutants(t *testing.T) {
 
 // retiresUnasked takes every spec for one which says that the external members go.
 func retiresUnasked(o observation.Observation) decision.Decision {
-	return ofAnother(o, func(c *v1alpha1.EtcdCluster) {
+	return ofAnother(o, func(c *v1beta1.EtcdCluster) {
 		c.Spec.RemoveExternalMembers = true
 	})
 }
 
 // retiresEarly is content with one voter of ours.
 func retiresEarly(o observation.Observation) decision.Decision {
-	return ofAnother(o, func(c *v1alpha1.EtcdCluster) {
+	return ofAnother(o, func(c *v1beta1.EtcdCluster) {
 		if retires(c) == "retire" && o.Etcd != nil {
 			c.Spec.Replicas = new(int32(1))
 		}
@@ -430,7 +430,7 @@ func knowsNoOthers(o observation.Observation) decision.Decision {
 // beginsItsOwn looks at spec.bootstrap.external only once a record says so.
 func beginsItsOwn(o observation.Observation) decision.Decision {
 	record := o.Children.ConfigMaps[firstRecord.Name]
-	return ofAnother(o, func(c *v1alpha1.EtcdCluster) {
+	return ofAnother(o, func(c *v1beta1.EtcdCluster) {
 		if recordtest.Says(record).Source != rec.SourceExternal {
 			c.Spec.Bootstrap = nil
 		}

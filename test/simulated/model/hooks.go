@@ -9,7 +9,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -79,7 +79,7 @@ func (s *worldState) observe(v *view) sight {
 
 // judge decides as the shipped hooks do, or as a mutant of them does, and remembers.
 type judge struct {
-	medium v1alpha1.Medium
+	medium v1beta1.Medium
 	decide func(observation.Observation) decision.Decision
 	verify bool
 	// selfHosted is what the spec says of the API server's data.
@@ -96,7 +96,7 @@ type judge struct {
 	pods    once[numbered[pod], *corev1.Pod]
 	claims  once[numbered[claim], *corev1.PersistentVolumeClaim]
 	records once[record, *corev1.ConfigMap]
-	parents once[parent, *v1alpha1.EtcdCluster]
+	parents once[parent, *v1beta1.EtcdCluster]
 }
 
 // numbered is what belongs to a member.
@@ -128,7 +128,7 @@ func (o *once[K, V]) of(k K, made func() V) V {
 	return v
 }
 
-func newJudge(medium v1alpha1.Medium, decide func(observation.Observation) decision.Decision, verify bool) *judge {
+func newJudge(medium v1beta1.Medium, decide func(observation.Observation) decision.Decision, verify bool) *judge {
 	j := &judge{medium: medium, decide: decide, verify: verify}
 	for i := range j.memory {
 		j.memory[i] = map[key]*verdict{}
@@ -231,12 +231,12 @@ func (j *judge) read(s *sight, d *decision.Decision, a *reply) {
 	a.status = statusOf(&d.Status)
 }
 
-func statusOf(said *v1alpha1.EtcdClusterStatus) clusterStatus {
+func statusOf(said *v1beta1.EtcdClusterStatus) clusterStatus {
 	s := clusterStatus{hasID: said.ClusterID != ""}
 	for i := range said.Members {
 		m := &said.Members[i]
 		n := int(number(m.Name))
-		if m.Role == v1alpha1.Learner {
+		if m.Role == v1beta1.Learner {
 			s.learners = s.learners.With(n)
 		} else {
 			s.voters = s.voters.With(n)

@@ -3,7 +3,7 @@ package model
 import (
 	"fmt"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // kubelet does what there is to do for the pod of a member.
@@ -52,7 +52,7 @@ func (s *worldState) records() [4]*record {
 
 // held reports whether something keeps the pod from being given a node.
 func (m *model) held(s *worldState, n int) bool {
-	noClaim := m.Medium == v1alpha1.Persistent && (s.live.claims[n].uid == 0 || s.live.claims[n].deleting)
+	noClaim := m.Medium == v1beta1.Persistent && (s.live.claims[n].uid == 0 || s.live.claims[n].deleting)
 	return noClaim || s.live.pods[n].gated || s.lost.Has(n) || s.stuck.Has(n) || s.live.pods[n].template == unplaced
 }
 
@@ -108,7 +108,7 @@ func (m *model) reboot(s *worldState, n int) {
 	}
 	s.stop(n)
 	s.prepared = s.prepared.Without(n)
-	if m.Medium == v1alpha1.Memory {
+	if m.Medium == v1beta1.Memory {
 		s.data[n] = nothing
 	}
 }

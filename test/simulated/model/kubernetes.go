@@ -1,7 +1,7 @@
 package model
 
 import (
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/test/simulated/membership"
 	"github.com/quorate-dev/quorate/test/simulated/metacontroller"
 )
@@ -292,7 +292,7 @@ func (m *model) freshPod(s *worldState, n int) uint8 {
 			uid = max(uid, r.choice.pod)
 		}
 	}
-	if m.Medium == v1alpha1.Memory {
+	if m.Medium == v1beta1.Memory {
 		uid = max(uid, s.recorded(n))
 	}
 	return uid + 1
@@ -366,7 +366,7 @@ func (m *model) dropPod(s *worldState, n int) {
 	s.live.pods[n] = pod{}
 	s.stop(n)
 	s.marked, s.prepared = s.marked.Without(n), s.prepared.Without(n)
-	if m.Medium == v1alpha1.Memory {
+	if m.Medium == v1beta1.Memory {
 		s.data[n] = nothing
 	}
 }

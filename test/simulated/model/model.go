@@ -2,7 +2,7 @@ package model
 
 import (
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/test/simulated/membership"
@@ -10,7 +10,7 @@ import (
 
 // model is a world to be searched: how it begins, and how much may go wrong.
 type model struct {
-	Medium   v1alpha1.Medium
+	Medium   v1beta1.Medium
 	Replicas int
 	// Ready begins with a cluster that has converged, instead of one that has just been asked for.
 	Ready bool
@@ -183,7 +183,7 @@ func (m *model) converged(s *worldState) bool {
 	}
 	tidy := s.Learners == 0 && s.Voters.Size() == int(s.live.parent.replicas) && s.pods() == s.Voters &&
 		s.Following() == s.Voters
-	return tidy && (m.Medium == v1alpha1.Memory || s.claims() == s.Voters)
+	return tidy && (m.Medium == v1beta1.Memory || s.claims() == s.Voters)
 }
 
 func (s *worldState) pods() set { return where(func(n int) bool { return s.live.pods[n].uid != 0 }) }
@@ -218,12 +218,12 @@ func (m *model) bereft(s *worldState) bool {
 
 // doomed are the members whose data will be gone, whatever is done: in the memory of a node that is lost or of a
 // pod that has been deleted, or on a claim that is being deleted and that no pod holds any more.
-func (s *worldState) doomed(medium v1alpha1.Medium) set {
+func (s *worldState) doomed(medium v1beta1.Medium) set {
 	all := where(func(n int) bool {
 		p := &s.live.pods[n]
-		return medium == v1alpha1.Memory && p.deleting != stays || s.live.claims[n].deleting && !p.bound
+		return medium == v1beta1.Memory && p.deleting != stays || s.live.claims[n].deleting && !p.bound
 	})
-	if medium == v1alpha1.Memory {
+	if medium == v1beta1.Memory {
 		all |= s.lost
 	}
 	return all
@@ -232,7 +232,7 @@ func (s *worldState) doomed(medium v1alpha1.Medium) set {
 // onGround reports whether what the member may start on is there.
 func (m *model) onGround(s *worldState, n int) bool {
 	uid := s.live.record.startsOn[n]
-	if m.Medium == v1alpha1.Memory {
+	if m.Medium == v1beta1.Memory {
 		return uid != 0 && s.live.pods[n].uid == uid
 	}
 	return uid != 0 && s.live.claims[n].uid == uid

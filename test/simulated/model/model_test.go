@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 var (
@@ -36,8 +36,8 @@ var worlds = []struct {
 }{
 	{"a new cluster, one fault", model{Replicas: 3, Faults: 1}, false},
 	{"a new cluster, one edit of its size", model{Replicas: 3, Edits: 1, Versions: noEdits, Templates: noEdits}, false},
-	{"a new cluster on Memory, one fault", model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1}, false},
-	{"a new cluster on Memory, one edit of its size or version", model{Medium: v1alpha1.Memory, Replicas: 3, Edits: 1,
+	{"a new cluster on Memory, one fault", model{Medium: v1beta1.Memory, Replicas: 3, Faults: 1}, false},
+	{"a new cluster on Memory, one edit of its size or version", model{Medium: v1beta1.Memory, Replicas: 3, Edits: 1,
 		Templates: noEdits}, false},
 	{"a single member, one edit and one hitch", model{Replicas: 1, Ready: true, Edits: 1, Hitches: 1,
 		Sizes: []int{1, 3}}, false},
@@ -47,7 +47,7 @@ var worlds = []struct {
 	{"a running cluster, two edits of versions and templates, which may be bad",
 		model{Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, false},
 	{"a running cluster on Memory, two edits of versions and templates, which may be bad",
-		model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch,
+		model{Medium: v1beta1.Memory, Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch,
 			Templates: anyTemplate}, false},
 	{"a single member, two edits of versions and templates, which may be bad",
 		model{Replicas: 1, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, false},
@@ -58,7 +58,7 @@ var worlds = []struct {
 		model{Replicas: 3, Ready: true, Edits: 2, Hitches: 1, Sizes: noSizes, Versions: minors, Templates: noEdits},
 		false},
 	{"a running cluster on Memory goes up a minor version and back",
-		model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: minors,
+		model{Medium: v1beta1.Memory, Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: minors,
 			Templates: noEdits}, false},
 	{"a single member goes up a minor version and back", model{Replicas: 1, Ready: true, Edits: 2, Sizes: noSizes,
 		Versions: minors, Templates: noEdits}, false},
@@ -70,22 +70,22 @@ var worlds = []struct {
 	{"the API server's own etcd, all nodes off and one edit", model{Replicas: 3, Ready: true, Faults: 3, Edits: 1,
 		Sizes: []int{0, 1, 3}, Templates: noEdits, SelfHosted: true, Just: []deed{nodeLost}}, false},
 
-	{"a running cluster on Memory, two evictions and one edit", model{Medium: v1alpha1.Memory, Replicas: 3,
+	{"a running cluster on Memory, two evictions and one edit", model{Medium: v1beta1.Memory, Replicas: 3,
 		Ready: true, Evictions: 2, Edits: 1}, false},
 	{"a running cluster, two evictions and one edit of its size", model{Replicas: 3, Ready: true, Evictions: 2,
 		Edits: 1, Versions: noEdits, Templates: noEdits}, false},
-	{"a single member on Memory, two evictions and one edit", model{Medium: v1alpha1.Memory, Replicas: 1,
+	{"a single member on Memory, two evictions and one edit", model{Medium: v1beta1.Memory, Replicas: 1,
 		Ready: true, Evictions: 2, Edits: 1}, false},
 	{"a running cluster on Memory, two evictions, one edit, and one fault that takes no data",
-		model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Evictions: 2, Edits: 1, Faults: 1,
+		model{Medium: v1beta1.Memory, Replicas: 3, Ready: true, Evictions: 2, Edits: 1, Faults: 1,
 			Just: []deed{leaderMoves, memberIsolated, memberUnreachable, etcdOut}}, true},
-	{"a running cluster on Memory, two evictions, one edit and one hitch", model{Medium: v1alpha1.Memory,
+	{"a running cluster on Memory, two evictions, one edit and one hitch", model{Medium: v1beta1.Memory,
 		Replicas: 3, Ready: true, Evictions: 2, Edits: 1, Hitches: 1}, true},
 
 	{"a new cluster, one fault and one edit of its size", model{Replicas: 3, Faults: 1, Edits: 1, Versions: noEdits,
 		Templates: noEdits}, true},
 	{"a new cluster on Memory, one fault and one edit of its size or version",
-		model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1, Templates: noEdits}, true},
+		model{Medium: v1beta1.Memory, Replicas: 3, Faults: 1, Edits: 1, Templates: noEdits}, true},
 	{"a running cluster, two edits of versions and templates, which may be bad, one fault",
 		model{Replicas: 3, Ready: true, Faults: 1, Edits: 2, Sizes: noSizes, Versions: anyPatch,
 			Templates: anyTemplate}, true},
@@ -101,17 +101,17 @@ var worlds = []struct {
 	{"a running cluster, two edits of sizes, versions and templates",
 		model{Replicas: 3, Ready: true, Edits: 2, Sizes: []int{1, 3, 5}}, true},
 	{"a new cluster, one fault and one edit", model{Replicas: 3, Faults: 1, Edits: 1}, true},
-	{"a new cluster on Memory, one fault and one edit", model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1,
+	{"a new cluster on Memory, one fault and one edit", model{Medium: v1beta1.Memory, Replicas: 3, Faults: 1,
 		Edits: 1}, true},
 	{"a new cluster, two faults and one edit", model{Replicas: 3, Faults: 2, Edits: 1}, true},
-	{"a new cluster on Memory, two faults and one edit", model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 2,
+	{"a new cluster on Memory, two faults and one edit", model{Medium: v1beta1.Memory, Replicas: 3, Faults: 2,
 		Edits: 1}, true},
 	{"a new cluster, one fault and one hitch", model{Replicas: 3, Faults: 1, Hitches: 1}, true},
 	{"a new cluster, one edit and one hitch", model{Replicas: 3, Edits: 1, Hitches: 1}, true},
 	{"a running cluster, one fault, one edit and one hitch", model{Replicas: 3, Ready: true, Faults: 1, Edits: 1,
 		Hitches: 1}, true},
 	{"a running cluster on Memory, one fault, one edit and one hitch",
-		model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 1}, true},
+		model{Medium: v1beta1.Memory, Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 1}, true},
 	{"a running cluster, one edit and two hitches", model{Replicas: 3, Ready: true, Edits: 1, Hitches: 2}, true},
 	{"a running cluster, two faults and one hitch", model{Replicas: 3, Ready: true, Faults: 2, Hitches: 1}, true},
 	{"a single member, one fault, one edit and one hitch", model{Replicas: 1, Ready: true, Faults: 1, Edits: 1,
@@ -136,7 +136,7 @@ func sizes(m *model) []int {
 	switch {
 	case m.Sizes != nil:
 		return m.Sizes
-	case m.Medium == v1alpha1.Memory:
+	case m.Medium == v1beta1.Memory:
 		return []int{1, 3, 5}
 	}
 	return []int{0, 1, 3, 5}
@@ -151,7 +151,7 @@ func TestNoRuleBreaksAndNothingIsStuck(t *testing.T) {
 			m := w.model.usualEdits()
 			m.Sizes = sizes(&m)
 			if m.Medium == "" {
-				m.Medium = v1alpha1.Persistent
+				m.Medium = v1beta1.Persistent
 			}
 			if testing.Short() && !m.Ready { // the largest worlds, by far
 				m.Edits = 0
@@ -179,8 +179,8 @@ func fail(t *testing.T, m *model, b *breach[action]) {
 // TestWalks goes far in worlds that are too large to be searched.
 func TestWalks(t *testing.T) {
 	for _, m := range []model{
-		{Medium: v1alpha1.Persistent, Replicas: 5, Faults: 3, Edits: 2, Hitches: 3, Sizes: []int{0, 1, 3, 5}},
-		{Medium: v1alpha1.Memory, Replicas: 5, Faults: 3, Edits: 2, Hitches: 3, Sizes: []int{1, 3, 5}},
+		{Medium: v1beta1.Persistent, Replicas: 5, Faults: 3, Edits: 2, Hitches: 3, Sizes: []int{0, 1, 3, 5}},
+		{Medium: v1beta1.Memory, Replicas: 5, Faults: 3, Edits: 2, Hitches: 3, Sizes: []int{1, 3, 5}},
 	} {
 		t.Run(string(m.Medium), func(t *testing.T) {
 			t.Parallel()
@@ -200,14 +200,14 @@ func TestTry(t *testing.T) {
 	if *try == "" {
 		t.Skip("no -try")
 	}
-	m := model{Medium: v1alpha1.Persistent}
+	m := model{Medium: v1beta1.Persistent}
 	var memory bool
 	if _, err := fmt.Sscanf(*try, "%d,%d,%d,%d,%t,%t", &m.Replicas, &m.Faults, &m.Edits, &m.Hitches, &m.Ready,
 		&memory); err != nil {
 		t.Fatal(err)
 	}
 	if memory {
-		m.Medium = v1alpha1.Memory
+		m.Medium = v1beta1.Memory
 	}
 	m = m.usualEdits()
 	m.Sizes = sizes(&m)

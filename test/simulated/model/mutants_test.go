@@ -17,7 +17,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -100,12 +100,12 @@ var mutants = map[string]mutant{
 	},
 	"eviction_of_those_not_ready": {
 		"The budget lets members go that are not ready, and no one is while there is no leader.",
-		model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Evictions: 2, Decide: letsTheUnreadyGo},
+		model{Medium: v1beta1.Memory, Replicas: 3, Ready: true, Evictions: 2, Decide: letsTheUnreadyGo},
 		"S1: the eviction of demo-",
 	},
 	"promotion_that_the_budget_does_not_know": {
 		"A learner is promoted while the budget is still that of fewer voters.",
-		model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Evictions: 2, Edits: 1, Versions: noEdits,
+		model{Medium: v1beta1.Memory, Replicas: 3, Ready: true, Evictions: 2, Edits: 1, Versions: noEdits,
 			Templates: []uint8{1}, Sizes: noSizes, Decide: seesNoBudget},
 		"S1: the eviction of demo-",
 	},
@@ -124,7 +124,7 @@ var mutants = map[string]mutant{
 // TestVerifyKnowsSelfHosted: what the rules must not decide, hooks.Verify withholds.
 func TestVerifyKnowsSelfHosted(t *testing.T) {
 	m := mutants["self_hosted_is_paused"].model
-	m.Medium = v1alpha1.Persistent
+	m.Medium = v1beta1.Persistent
 	r := m.search()
 	require.NotNil(t, r.Broken)
 	assert.Contains(t, r.Broken.String(), "S1: 0 of 3 members stay, and the API server has its data here")
@@ -155,7 +155,7 @@ func asks[T interface{ DeepCopy() T }](all []T, change func(T)) (others []T) {
 }
 
 // ofAnother decides for a cluster that says something else.
-func ofAnother(o observation.Observation, change func(*v1alpha1.EtcdCluster)) decision.Decision {
+func ofAnother(o observation.Observation, change func(*v1beta1.EtcdCluster)) decision.Decision {
 	o.Cluster = o.Cluster.DeepCopy()
 	change(o.Cluster)
 	return hooks.Decide(o)
@@ -163,7 +163,7 @@ func ofAnother(o observation.Observation, change func(*v1alpha1.EtcdCluster)) de
 
 // knowsNoAPIServer decides as for any other etcd; what Verify is shown has the field.
 func knowsNoAPIServer(o observation.Observation) decision.Decision {
-	return ofAnother(o, func(c *v1alpha1.EtcdCluster) { c.Spec.SelfHosted = false })
+	return ofAnother(o, func(c *v1beta1.EtcdCluster) { c.Spec.SelfHosted = false })
 }
 
 // letsTheUnreadyGo has a budget that protects members which are ready alone.
@@ -183,7 +183,7 @@ func seesNoBudget(o observation.Observation) decision.Decision {
 
 // suspendsAtOnce does not wait for the end of what is under way.
 func suspendsAtOnce(o observation.Observation) decision.Decision {
-	return ofAnother(o, func(c *v1alpha1.EtcdCluster) { c.Status.Rule = "Suspended" })
+	return ofAnother(o, func(c *v1beta1.EtcdCluster) { c.Status.Rule = "Suspended" })
 }
 
 func TestMutantsAreFound(t *testing.T) {
@@ -193,7 +193,7 @@ func TestMutantsAreFound(t *testing.T) {
 			m := mutant.model
 			m.Unverified, m.Workers = true, 1
 			if m.Medium == "" {
-				m.Medium = v1alpha1.Persistent
+				m.Medium = v1beta1.Persistent
 			}
 			r := m.search()
 			require.NotNil(t, r.Broken, "the search has missed it: %s", r)
@@ -285,7 +285,7 @@ func neverWaits(o observation.Observation) decision.Decision {
 	c.Status.Members = nil
 	if o.Etcd != nil {
 		for _, m := range o.Etcd.Members {
-			c.Status.Members = append(c.Status.Members, v1alpha1.MemberStatus{Name: m.Name, ID: hexID(int(m.ID) - 1),
+			c.Status.Members = append(c.Status.Members, v1beta1.MemberStatus{Name: m.Name, ID: hexID(int(m.ID) - 1),
 				JoinTime: metav1.Unix(1, 0)})
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -28,9 +28,9 @@ type rotation struct{}
 // dueAuthority is a cluster of this size whose authority is due.
 func dueAuthority(size, troubles int, decide decider) *scene {
 	w := world.New()
-	s := v1alpha1.EtcdClusterSpec{DeletionPolicy: v1alpha1.DeletionDelete,
+	s := v1beta1.EtcdClusterSpec{DeletionPolicy: v1beta1.DeletionDelete,
 		Version: releases[0], Replicas: new(int32(size)),
-		Storage: v1alpha1.StorageSpec{Size: oneGi}}
+		Storage: v1beta1.StorageSpec{Size: oneGi}}
 	s.TLS.Auto.LeafDuration.Duration, s.TLS.Auto.CADuration.Duration = 100*time.Hour, 200*time.Hour
 	w.CreateCluster(clusterName, s)
 	for _, wait := range []time.Duration{0, 67 * time.Hour, 67 * time.Hour} {

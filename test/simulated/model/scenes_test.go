@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -338,9 +338,9 @@ func (n numbers) objects(b *strings.Builder, w *world.World, all map[world.Key]m
 			n.record(b, w, t)
 		case *observation.Secret:
 			n.secret(b, w, t)
-		case *v1alpha1.EtcdOperation:
+		case *v1beta1.EtcdOperation:
 			fmt.Fprintln(b, t.Name, t.Status.Phase, t.DeletionTimestamp != nil)
-		case *v1alpha1.EtcdCluster:
+		case *v1beta1.EtcdCluster:
 			if !live {
 				fmt.Fprintln(b, t.Status.Operations, t.Status.Rule, t.Status.Epoch, *t.Spec.Replicas, retires(t))
 			}

@@ -1,6 +1,6 @@
 package model
 
-import "github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+import "github.com/quorate-dev/quorate/hooks/api/v1beta1"
 
 // Where the API server has its data in the etcd itself (spec.selfHosted), nothing is decided while that does not serve:
 // members come back by their kubelets, or by a person who starts them on their nodes (quorate-snapshot rescue).
@@ -21,12 +21,12 @@ var refusedWords = [allRefused]string{asksRecreation: "quorum-loss=Recreate",
 	asksAnotherAuthority: "tls=Auto", asksSuspension: "suspend=true"}
 
 // ask writes it into a spec.
-func (r refusal) ask(s *v1alpha1.EtcdClusterSpec) {
+func (r refusal) ask(s *v1beta1.EtcdClusterSpec) {
 	switch r {
 	case asksRecreation:
-		s.Recovery.QuorumLoss = v1alpha1.RecoverRecreate
+		s.Recovery.QuorumLoss = v1beta1.RecoverRecreate
 	case asksAnotherAuthority:
-		s.TLS.Mode = v1alpha1.TLSAuto
+		s.TLS.Mode = v1beta1.TLSAuto
 	case asksSuspension:
 		s.Suspend = true
 	}

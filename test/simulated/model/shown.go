@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -26,7 +26,7 @@ import (
 var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (j *judge) observation(s *sight) observation.Observation {
-	c := j.parents.of(s.view.parent, func() *v1alpha1.EtcdCluster { return j.cluster(&s.view.parent) })
+	c := j.parents.of(s.view.parent, func() *v1beta1.EtcdCluster { return j.cluster(&s.view.parent) })
 	o := observation.Observation{Cluster: c, Now: now, Settings: observation.Settings{
 		Images: objects.Images{Image: "quorate"}}, Health: map[string]observation.Health{}}
 	o.Children = observation.Children{Pods: map[string]*corev1.Pod{},
@@ -64,15 +64,15 @@ func (j *judge) observation(s *sight) observation.Observation {
 	return o
 }
 
-func (j *judge) cluster(p *parent) *v1alpha1.EtcdCluster {
-	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: clusterName, Namespace: "default", UID: clusterUID,
+func (j *judge) cluster(p *parent) *v1beta1.EtcdCluster {
+	c := &v1beta1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: clusterName, Namespace: "default", UID: clusterUID,
 		Generation: 1}}
-	c.Spec = v1alpha1.EtcdClusterSpec{
-		DeletionPolicy: v1alpha1.DeletionDelete,
+	c.Spec = v1beta1.EtcdClusterSpec{
+		DeletionPolicy: v1beta1.DeletionDelete,
 		Replicas:       new(int32(p.replicas)), Version: releases[p.version], PriorityClassName: template(p.template),
-		UpgradePolicy: v1alpha1.UpgradeStep,
-		Storage:       v1alpha1.StorageSpec{Medium: j.medium, Size: oneGi},
-		TLS:           v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
+		UpgradePolicy: v1beta1.UpgradeStep,
+		Storage:       v1beta1.StorageSpec{Medium: j.medium, Size: oneGi},
+		TLS:           v1beta1.TLSSpec{Mode: v1beta1.TLSDisabled},
 	}
 	c.Spec.SelfHosted, c.Spec.DeletionProtection = j.selfHosted, j.selfHosted
 	p.refused.ask(&c.Spec)
@@ -80,9 +80,9 @@ func (j *judge) cluster(p *parent) *v1alpha1.EtcdCluster {
 		c.Status.ClusterID = strconv.FormatUint(clusterID, 16)
 	}
 	for n := range (p.status.voters | p.status.learners).All {
-		m := v1alpha1.MemberStatus{Name: name(n), ID: hexID(n), Role: v1alpha1.Voter, JoinTime: metav1.NewTime(now)}
+		m := v1beta1.MemberStatus{Name: name(n), ID: hexID(n), Role: v1beta1.Voter, JoinTime: metav1.NewTime(now)}
 		if p.status.learners.Has(n) {
-			m.Role = v1alpha1.Learner
+			m.Role = v1beta1.Learner
 		}
 		if p.status.old.Has(n) {
 			m.JoinTime.Time = now.Add(-time.Hour)
@@ -110,7 +110,7 @@ func claimObject(n int, c *claim) *corev1.PersistentVolumeClaim {
 	return o
 }
 
-func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
+func (j *judge) pod(c *v1beta1.EtcdCluster, n int, p *pod) *corev1.Pod {
 	o := &corev1.Pod{ObjectMeta: owned(n, podUID(n, p.uid), p.deleting != stays)}
 	if p.deleting == overdue {
 		o.DeletionTimestamp.Time = now.Add(-time.Hour)
@@ -171,7 +171,7 @@ func container(turn uint8) string { return fmt.Sprintf("containerd://%d", turn) 
 
 func image(version uint8) string { return "gcr.io/etcd-development/etcd:v" + releases[version] }
 
-func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigMap {
+func (j *judge) recordObject(c *v1beta1.EtcdCluster, r *record) *corev1.ConfigMap {
 	starts := map[string]types.UID{}
 	for n := range r.started().All {
 		starts[name(n)] = j.ground(n, r.startsOn[n])
@@ -252,14 +252,14 @@ func lastNumber(id string) uint8 {
 
 // ground is the UID of what a member starts on.
 func (j *judge) ground(n int, uid uint8) types.UID {
-	if j.medium == v1alpha1.Memory {
+	if j.medium == v1beta1.Memory {
 		return podUID(n, uid)
 	}
 	return claimUID(n, uid)
 }
 
 // initialCluster is the list as etcd is told it.
-func initialCluster(c *v1alpha1.EtcdCluster, members set) map[string]string {
+func initialCluster(c *v1beta1.EtcdCluster, members set) map[string]string {
 	urls := map[string]string{}
 	for n := range members.All {
 		urls[name(n)] = objects.PeerURL(c, name(n), "")
@@ -295,7 +295,7 @@ func (s *sight) health(n int) observation.Health {
 // base is a minor version as etcd's own protocols say it.
 func base(minor uint8) string { return fmt.Sprintf("3.%d.0", minor) }
 
-func (s *sight) membership(c *v1alpha1.EtcdCluster) *observation.Membership {
+func (s *sight) membership(c *v1beta1.EtcdCluster) *observation.Membership {
 	m := &observation.Membership{ClusterID: clusterID}
 	if s.leader > 0 {
 		m.Leader = memberID(int(s.leader) - 1)
@@ -311,7 +311,7 @@ func (s *sight) membership(c *v1alpha1.EtcdCluster) *observation.Membership {
 	return m
 }
 
-func (t step) as(c *v1alpha1.EtcdCluster) decision.Step {
+func (t step) as(c *v1beta1.EtcdCluster) decision.Step {
 	who, id := name(int(t.member)), memberID(int(t.member))
 	switch t.kind {
 	case addLearner, addVoter:
@@ -329,9 +329,9 @@ func (t step) as(c *v1alpha1.EtcdCluster) decision.Step {
 }
 
 // templates are the hashes that the hooks give the two templates.
-var templates = sync.OnceValue(func() map[v1alpha1.Medium][]string {
-	all := map[v1alpha1.Medium][]string{}
-	for _, medium := range []v1alpha1.Medium{v1alpha1.Persistent, v1alpha1.Memory} {
+var templates = sync.OnceValue(func() map[v1beta1.Medium][]string {
+	all := map[v1beta1.Medium][]string{}
+	for _, medium := range []v1beta1.Medium{v1beta1.Persistent, v1beta1.Memory} {
 		for n := range uint8(unplaced + 1) {
 			all[medium] = append(all[medium], templateOf(medium, n))
 		}
@@ -342,10 +342,10 @@ var templates = sync.OnceValue(func() map[v1alpha1.Medium][]string {
 func (j *judge) templates() []string { return templates()[j.medium] }
 
 // templateOf lets the hooks make a pod, which says of which template it is.
-func templateOf(medium v1alpha1.Medium, n uint8) string {
+func templateOf(medium v1beta1.Medium, n uint8) string {
 	j := &judge{medium: medium}
 	c := j.cluster(&parent{replicas: 1, template: n})
-	r := record{exists: true, initial: one(0), next: 1, founded: medium == v1alpha1.Persistent}
+	r := record{exists: true, initial: one(0), next: 1, founded: medium == v1beta1.Persistent}
 	r.startsOn[0] = 1
 	if !r.founded {
 		r.startsOn[0] = 0

@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -240,7 +240,7 @@ func (s *story) cluster(a args) {
 	if name == "" {
 		name = "demo"
 	}
-	spec := v1alpha1.EtcdClusterSpec{Version: "3.6.16", Storage: v1alpha1.StorageSpec{Medium: v1alpha1.Persistent,
+	spec := v1beta1.EtcdClusterSpec{Version: "3.6.16", Storage: v1beta1.StorageSpec{Medium: v1beta1.Persistent,
 		Size: resource.MustParse("1Gi")}}
 	change(&spec, a)
 	s.w.CreateCluster(name, spec)
@@ -257,7 +257,7 @@ func (s *story) elsewhere(args) {
 }
 
 func (s *story) edit(a args) {
-	s.w.EditSpec(func(spec *v1alpha1.EtcdClusterSpec) { change(spec, a) })
+	s.w.EditSpec(func(spec *v1beta1.EtcdClusterSpec) { change(spec, a) })
 	s.askRestore(a)
 }
 
@@ -266,10 +266,10 @@ func (s *story) askRestore(a args) {
 	if !a.has("restore") {
 		return
 	}
-	r := v1alpha1.RestoreOperation{StopFirst: a["stop-first"] == "true"}
+	r := v1beta1.RestoreOperation{StopFirst: a["stop-first"] == "true"}
 	switch {
 	case a["restore"] == "none":
-		s.w.Withdraw(v1alpha1.OperationRestore)
+		s.w.Withdraw(v1beta1.OperationRestore)
 		return
 	case a.has("epoch"):
 		r.Epoch = new(int64(a.number("epoch", 1)))
@@ -282,7 +282,7 @@ func (s *story) askRestore(a args) {
 func (s *story) recoverBy(a args) {
 	policy, epoch, _ := strings.Cut(a["by"], ":")
 	n, _ := strconv.ParseInt(epoch, 10, 64)
-	s.w.AskRecover(v1alpha1.QuorumLoss(policy), n)
+	s.w.AskRecover(v1beta1.QuorumLoss(policy), n)
 }
 
 func (s *story) velero(a args) {
@@ -297,13 +297,13 @@ func (s *story) velero(a args) {
 func (s *story) ask(a args) {
 	policy, epoch, _ := strings.Cut(a["recover"], ":")
 	n, _ := strconv.ParseInt(epoch, 10, 64)
-	s.w.Operate("recover-"+strings.ToLower(policy), v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationRecover,
-		Recover: &v1alpha1.RecoverOperation{Policy: v1alpha1.QuorumLoss(policy), Epoch: n}})
+	s.w.Operate("recover-"+strings.ToLower(policy), v1beta1.EtcdOperationSpec{Type: v1beta1.OperationRecover,
+		Recover: &v1beta1.RecoverOperation{Policy: v1beta1.QuorumLoss(policy), Epoch: n}})
 }
 
 func (s *story) move(a args) {
-	s.w.Operate("move-to-"+a["leader"], v1alpha1.EtcdOperationSpec{Type: v1alpha1.OperationMoveLeader,
-		MoveLeader: &v1alpha1.MoveLeaderOperation{To: a["leader"]}})
+	s.w.Operate("move-to-"+a["leader"], v1beta1.EtcdOperationSpec{Type: v1beta1.OperationMoveLeader,
+		MoveLeader: &v1beta1.MoveLeaderOperation{To: a["leader"]}})
 }
 
 func (s *story) claim(a args) {
@@ -316,7 +316,7 @@ func (s *story) claim(a args) {
 
 // provided is the name of a Secret that Quorate does not keep: by the spec, or as cert-manager is asked for it.
 func (s *story) provided(what string) string {
-	if s.w.Cluster().Spec.TLS.Mode == v1alpha1.TLSCertManager {
+	if s.w.Cluster().Spec.TLS.Mode == v1beta1.TLSCertManager {
 		return "demo-" + what + "-tls"
 	}
 	return "their-" + what

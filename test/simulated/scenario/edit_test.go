@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	rec "github.com/quorate-dev/quorate/hooks/record"
 )
 
@@ -108,7 +108,7 @@ func whole(text string) int64 {
 }
 
 // change is what kubectl edit does with a cluster.
-func change(spec *v1alpha1.EtcdClusterSpec, a args) {
+func change(spec *v1beta1.EtcdClusterSpec, a args) {
 	if a.has("schedule") {
 		spec.Maintenance.Defragmentation = nil
 	}
@@ -116,16 +116,16 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	if spec.MemberService != nil {
 		spec.MemberService.Domain = cmp.Or(a["domain"], spec.MemberService.Domain, "etcd.example.com")
 	}
-	if spec.TLS.Mode == v1alpha1.TLSSecrets {
-		spec.TLS.Secrets = &v1alpha1.SecretsTLS{ServerSecretRef: v1alpha1.SecretRef{Name: "their-server"},
-			PeerSecretRef:     v1alpha1.SecretRef{Name: "their-peer"},
-			OperatorSecretRef: v1alpha1.SecretRef{Name: "their-operator"}}
+	if spec.TLS.Mode == v1beta1.TLSSecrets {
+		spec.TLS.Secrets = &v1beta1.SecretsTLS{ServerSecretRef: v1beta1.SecretRef{Name: "their-server"},
+			PeerSecretRef:     v1beta1.SecretRef{Name: "their-peer"},
+			OperatorSecretRef: v1beta1.SecretRef{Name: "their-operator"}}
 	}
-	if spec.TLS.Mode == v1alpha1.TLSCertManager {
-		spec.TLS.CertManager = &v1alpha1.CertManagerTLS{IssuerRef: v1alpha1.IssuerRef{Name: "theirs"}}
+	if spec.TLS.Mode == v1beta1.TLSCertManager {
+		spec.TLS.CertManager = &v1beta1.CertManagerTLS{IssuerRef: v1beta1.IssuerRef{Name: "theirs"}}
 	}
 	if a.has("txn-ops") {
-		spec.Options.ExtraArgs = map[string]v1alpha1.ExtraArg{"max-txn-ops": v1alpha1.ExtraArg(a["txn-ops"])}
+		spec.Options.ExtraArgs = map[string]v1beta1.ExtraArg{"max-txn-ops": v1beta1.ExtraArg(a["txn-ops"])}
 	}
 	if a.has("windows") {
 		spec.Maintenance.Windows = windows(a["windows"])
@@ -140,26 +140,26 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 }
 
 // changeUsers declares users without roles, whose passwords are generated.
-func changeUsers(spec *v1alpha1.EtcdClusterSpec, names []string) {
+func changeUsers(spec *v1beta1.EtcdClusterSpec, names []string) {
 	spec.Auth.Users = nil
 	for _, name := range names {
-		spec.Auth.Users = append(spec.Auth.Users, v1alpha1.UserSpec{Name: name})
+		spec.Auth.Users = append(spec.Auth.Users, v1beta1.UserSpec{Name: name})
 	}
 }
 
 // changeNodes says on which nodes members may be; with addresses they are on the hosts' network: node a has the address
 // 10.1.0.97, by its letter.
-func changeNodes(spec *v1alpha1.EtcdClusterSpec, addresses bool, nodes []string) {
-	if spec.Storage.Medium == v1alpha1.HostPath {
-		spec.Storage.HostPath = &v1alpha1.HostPathSpec{Path: "/data", Nodes: nodes}
+func changeNodes(spec *v1beta1.EtcdClusterSpec, addresses bool, nodes []string) {
+	if spec.Storage.Medium == v1beta1.HostPath {
+		spec.Storage.HostPath = &v1beta1.HostPathSpec{Path: "/data", Nodes: nodes}
 	}
 	if !addresses && spec.HostNetwork == nil {
 		return
 	}
-	spec.HostNetwork = &v1alpha1.HostNetworkSpec{}
+	spec.HostNetwork = &v1beta1.HostNetworkSpec{}
 	for _, node := range nodes {
 		spec.HostNetwork.Nodes = append(spec.HostNetwork.Nodes,
-			v1alpha1.NodeAddress{Name: node, Address: fmt.Sprintf("10.1.0.%d", node[0])})
+			v1beta1.NodeAddress{Name: node, Address: fmt.Sprintf("10.1.0.%d", node[0])})
 	}
 	if spec.Storage.HostPath != nil {
 		spec.Storage.HostPath.Nodes = nil
@@ -167,43 +167,43 @@ func changeNodes(spec *v1alpha1.EtcdClusterSpec, addresses bool, nodes []string)
 }
 
 // changeBootstrap says what a new cluster begins with.
-func changeBootstrap(spec *v1alpha1.EtcdClusterSpec, a args) {
+func changeBootstrap(spec *v1beta1.EtcdClusterSpec, a args) {
 	switch {
 	case a["external"] == "none":
 		spec.Bootstrap = nil
 	case a.has("external"):
-		external := &v1alpha1.ExternalCluster{}
+		external := &v1beta1.ExternalCluster{}
 		for name := range strings.SplitSeq(a["external"], ",") {
 			external.Endpoints = append(external.Endpoints, "http://"+name+":2379")
 		}
-		spec.Bootstrap = &v1alpha1.Bootstrap{External: external}
+		spec.Bootstrap = &v1beta1.Bootstrap{External: external}
 	case a.has("bootstrap"), a.has("url") && !a.has("restore"):
-		spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: source(a, "bootstrap")}
+		spec.Bootstrap = &v1beta1.Bootstrap{Snapshot: source(a, "bootstrap")}
 	case a.has("claims"):
-		spec.Bootstrap = &v1alpha1.Bootstrap{Claims: &v1alpha1.FormerClaims{Names: strings.Split(a["claims"], ","),
+		spec.Bootstrap = &v1beta1.Bootstrap{Claims: &v1beta1.FormerClaims{Names: strings.Split(a["claims"], ","),
 			WithoutQuorum: a["without-quorum"] == "true"}}
 	}
 }
 
 // windows are schedule|length|zone, and a semicolon between two of them.
-func windows(text string) (all []v1alpha1.MaintenanceWindow) {
+func windows(text string) (all []v1beta1.MaintenanceWindow) {
 	if text == "none" {
 		return nil
 	}
 	for window := range strings.SplitSeq(text, ";") {
 		fields := append(strings.Split(window, "|"), "")
 		length := metav1.Duration{Duration: duration(fields[1])}
-		all = append(all, v1alpha1.MaintenanceWindow{Schedule: fields[0], Duration: length, TimeZone: fields[2]})
+		all = append(all, v1beta1.MaintenanceWindow{Schedule: fields[0], Duration: length, TimeZone: fields[2]})
 	}
 	return all
 }
 
 // source of a snapshot: an EtcdSnapshot's name, or a URL.
-func source(a args, name string) *v1alpha1.SnapshotSource {
-	from := &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: a[name]},
+func source(a args, name string) *v1beta1.SnapshotSource {
+	from := &v1beta1.SnapshotSource{SnapshotRef: v1beta1.SnapshotRef{Name: a[name]},
 		Artifact: strings.TrimPrefix(a["url"], "s3://bucket/")}
 	if from.Artifact != "" {
-		from.Store = &v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}
+		from.Store = &v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "bucket"}}
 	}
 	return from
 }

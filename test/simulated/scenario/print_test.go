@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record/recordtest"
@@ -127,7 +127,7 @@ func (s *story) operations(args) string {
 	var b strings.Builder
 	for _, op := range s.w.AllOperations() {
 		fmt.Fprintf(&b, "%s: %s", op.Name, op.Status.Phase)
-		if meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.Stalled) && !op.Status.Phase.Ended() {
+		if meta.IsStatusConditionTrue(op.Status.Conditions, v1beta1.Stalled) && !op.Status.Phase.Ended() {
 			b.WriteString(", Stalled")
 		}
 		b.WriteString("\n")
@@ -226,10 +226,10 @@ func (s *story) members(id uint64) []string {
 
 // odd are the conditions that are not as in a healthy cluster.
 func odd(all []metav1.Condition) []metav1.Condition {
-	usual := map[string]metav1.ConditionStatus{v1alpha1.Available: metav1.ConditionTrue,
-		v1alpha1.Secured: metav1.ConditionTrue, v1alpha1.Restored: metav1.ConditionTrue}
+	usual := map[string]metav1.ConditionStatus{v1beta1.Available: metav1.ConditionTrue,
+		v1beta1.Secured: metav1.ConditionTrue, v1beta1.Restored: metav1.ConditionTrue}
 	return slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool {
-		if c.Type == v1alpha1.Ready { // Reconciling or Stalled says it
+		if c.Type == v1beta1.Ready { // Reconciling or Stalled says it
 			return true
 		}
 		return (c.Status == metav1.ConditionTrue) == (usual[c.Type] == metav1.ConditionTrue)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // recorded is an object as it is after a verb of a story.
@@ -39,7 +39,7 @@ func record(t *testing.T, at string, all ...recorded) {
 	}
 	defer func() { _ = file.Close() }()
 	for _, r := range all {
-		r.APIVersion, r.At = v1alpha1.GroupVersion.String(), at
+		r.APIVersion, r.At = v1beta1.GroupVersion.String(), at
 		if err := json.NewEncoder(file).Encode(r); err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
@@ -53,7 +53,7 @@ func (w *walker) lives() {
 
 // turns asks for the next epoch.
 func (w *walker) turns(turn int) {
-	onClaims := w.w.Cluster().Spec.Storage.Medium == v1alpha1.Persistent
+	onClaims := w.w.Cluster().Spec.Storage.Medium == v1beta1.Persistent
 	n := w.r.IntN(5)
 	if n > 2 {
 		w.losesQuorum(n == 4 && onClaims)
@@ -92,9 +92,9 @@ func (w *walker) losesQuorum(survivor bool) {
 			w.happens("wipe pod=" + name + "; kill pod=" + name)
 		}
 	}
-	policy := of(w, v1alpha1.RecoverFromSnapshot, v1alpha1.RecoverRecreate)
+	policy := of(w, v1beta1.RecoverFromSnapshot, v1beta1.RecoverRecreate)
 	if survivor && len(pods) > 1 {
-		policy = v1alpha1.RecoverFromSurvivor
+		policy = v1beta1.RecoverFromSurvivor
 	}
 	w.happens(fmt.Sprintf("sync; recover by=%s:EPOCH", policy))
 }
@@ -110,7 +110,7 @@ func (w *walker) settle() {
 		}
 		w.w.Pass()
 		w.w.Now = w.w.Now.Add(10 * time.Second)
-		asked := len(w.w.Operations(v1alpha1.OperationRestore)) + len(w.w.Operations(v1alpha1.OperationRecover))
+		asked := len(w.w.Operations(v1beta1.OperationRestore)) + len(w.w.Operations(v1beta1.OperationRecover))
 		if w.w.Cluster().Status.Rule == "Converged" && len(w.records()) == 1 && asked == 0 {
 			return
 		}

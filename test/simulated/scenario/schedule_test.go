@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/schedule"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
@@ -25,7 +25,7 @@ var scheduleVerbs = map[string]func(*scheduleStory, args) string{
 	"delete":   (*scheduleStory).remove, // delete snapshot=nightly-20260301-0300: kubectl delete
 	// status wipe
 	"status": does(func(s *scheduleStory, _ args) {
-		s.schedule.Status = v1alpha1.EtcdSnapshotScheduleStatus{ObservedGeneration: -1}
+		s.schedule.Status = v1beta1.EtcdSnapshotScheduleStatus{ObservedGeneration: -1}
 	}),
 	"write": does(func(s *scheduleStory, _ args) { s.revision++ }),     // clients change a key
 	"grant": does(func(s *scheduleStory, _ args) { s.authRevision++ }), // users or roles are changed
@@ -49,11 +49,11 @@ var scheduleVerbs = map[string]func(*scheduleStory, args) string{
 // scheduleStory is one EtcdSnapshotSchedule with its snapshots.
 type scheduleStory struct {
 	aside
-	schedule  *v1alpha1.EtcdSnapshotSchedule
-	snapshots map[string]*v1alpha1.EtcdSnapshot
+	schedule  *v1beta1.EtcdSnapshotSchedule
+	snapshots map[string]*v1beta1.EtcdSnapshot
 	pods      map[string]*corev1.Pod
 	// seen is what Metacontroller's cache shows of them while it is frozen; nil while it is not.
-	seen map[string]*v1alpha1.EtcdSnapshot
+	seen map[string]*v1beta1.EtcdSnapshot
 	// id of the etcd, and how far it has come.
 	id                     string
 	revision, authRevision int64
@@ -63,7 +63,7 @@ type scheduleStory struct {
 
 func newScheduleStory(w words) *scheduleStory {
 	return &scheduleStory{aside: newAside(w),
-		snapshots: map[string]*v1alpha1.EtcdSnapshot{}, pods: map[string]*corev1.Pod{}, id: "2c119c3b",
+		snapshots: map[string]*v1beta1.EtcdSnapshot{}, pods: map[string]*corev1.Pod{}, id: "2c119c3b",
 		revision: 7, authRevision: 2, taken: map[string]int{}}
 }
 
@@ -76,15 +76,15 @@ func (s *scheduleStory) statuses() []recorded {
 
 func (s *scheduleStory) apply(a args) {
 	if s.schedule == nil { // what the API server fills in
-		s.schedule = &v1alpha1.EtcdSnapshotSchedule{
+		s.schedule = &v1beta1.EtcdSnapshotSchedule{
 			ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "default", UID: "uid-schedule",
 				CreationTimestamp: metav1.NewTime(s.now)},
-			Spec: v1alpha1.EtcdSnapshotScheduleSpec{
-				Template: v1alpha1.EtcdSnapshotTemplate{Spec: v1alpha1.EtcdSnapshotSpec{
-					ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
-					Store:      v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd"}}}},
+			Spec: v1beta1.EtcdSnapshotScheduleSpec{
+				Template: v1beta1.EtcdSnapshotTemplate{Spec: v1beta1.EtcdSnapshotSpec{
+					ClusterRef: v1beta1.ClusterRef{Name: "demo"},
+					Store:      v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "backups", Prefix: "etcd"}}}},
 			},
-			Status: v1alpha1.EtcdSnapshotScheduleStatus{ObservedGeneration: -1},
+			Status: v1beta1.EtcdSnapshotScheduleStatus{ObservedGeneration: -1},
 		}
 	}
 	s.schedule.Generation++
@@ -157,7 +157,7 @@ func (s *scheduleStory) end(a args) {
 		status := &s.snapshots[name].Status
 		status.StartTime = metav1.NewTime(s.now)
 		if a.has("fails") {
-			status.Phase = v1alpha1.SnapshotFailed
+			status.Phase = v1beta1.SnapshotFailed
 			status.Message = a["fails"]
 			continue
 		}
@@ -166,13 +166,13 @@ func (s *scheduleStory) end(a args) {
 		status.AuthRevision = s.authRevision
 		switch {
 		case s.unchanged(snapshot.UnlessOf(s.snapshots[name])):
-			status.Phase = v1alpha1.SnapshotSkipped
+			status.Phase = v1beta1.SnapshotSkipped
 		case a.has("stored"):
-			status.Phase = v1alpha1.SnapshotUnverified
+			status.Phase = v1beta1.SnapshotUnverified
 			status.URI = "s3://backups/etcd/" + name
 			status.Message = a["stored"]
 		default:
-			status.Phase = v1alpha1.SnapshotSucceeded
+			status.Phase = v1beta1.SnapshotSucceeded
 			if a["verify"] != "false" {
 				status.VerificationTime = metav1.NewTime(s.now)
 			}
@@ -211,7 +211,7 @@ func (s *scheduleStory) sync() string {
 }
 
 // takes tells of a snapshot that is made.
-func (s *scheduleStory) takes(made *v1alpha1.EtcdSnapshot) string {
+func (s *scheduleStory) takes(made *v1beta1.EtcdSnapshot) string {
 	if s.taken[made.Name]++; s.taken[made.Name] > 1 {
 		s.breaks("a second snapshot of one run: %s", made.Name)
 	}
@@ -233,25 +233,25 @@ func (s *scheduleStory) observed() schedule.Observation {
 	if s.seen != nil {
 		snapshots = s.seen
 	}
-	demo := &v1alpha1.EtcdCluster{
+	demo := &v1beta1.EtcdCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default"},
-		Spec:       v1alpha1.EtcdClusterSpec{Version: "3.6.16"},
-		Status: v1alpha1.EtcdClusterStatus{ClusterID: s.id,
-			Members:    []v1alpha1.MemberStatus{{Name: "demo-0", Role: v1alpha1.Voter}},
-			Conditions: []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue}}},
+		Spec:       v1beta1.EtcdClusterSpec{Version: "3.6.16"},
+		Status: v1beta1.EtcdClusterStatus{ClusterID: s.id,
+			Members:    []v1beta1.MemberStatus{{Name: "demo-0", Role: v1beta1.Voter}},
+			Conditions: []metav1.Condition{{Type: v1beta1.Available, Status: metav1.ConditionTrue}}},
 	}
 	return schedule.Observation{Schedule: s.schedule.DeepCopy(), Snapshots: copied(snapshots), Pods: copied(s.pods),
-		Clusters: map[string]*v1alpha1.EtcdCluster{"demo": demo}, Images: objects.Images{Image: "quorate:v1"}, Zone: zone,
+		Clusters: map[string]*v1beta1.EtcdCluster{"demo": demo}, Images: objects.Images{Image: "quorate:v1"}, Zone: zone,
 		Now: s.now}
 }
 
 // oracle says what must never be let go, without asking the rules: the newest that is stored, and the newest that was
 // restored on trial. A schedule that is held back or can't be read lets nothing go.
-func (s *scheduleStory) oracle(o schedule.Observation, answer []*v1alpha1.EtcdSnapshot) {
+func (s *scheduleStory) oracle(o schedule.Observation, answer []*v1beta1.EtcdSnapshot) {
 	stored, verified := "", "" // names are times, and later ones come later
 	for _, name := range sortedKeys(s.snapshots) {
-		if status := s.snapshots[name].Status; status.Phase == v1alpha1.SnapshotSucceeded ||
-			status.Phase == v1alpha1.SnapshotUnverified {
+		if status := s.snapshots[name].Status; status.Phase == v1beta1.SnapshotSucceeded ||
+			status.Phase == v1beta1.SnapshotUnverified {
 			stored = name
 			if !status.VerificationTime.IsZero() {
 				verified = name
@@ -260,7 +260,7 @@ func (s *scheduleStory) oracle(o schedule.Observation, answer []*v1alpha1.EtcdSn
 	}
 	for name := range maps.Keys(o.Snapshots) {
 		switch {
-		case slices.ContainsFunc(answer, func(s *v1alpha1.EtcdSnapshot) bool { return s.Name == name }):
+		case slices.ContainsFunc(answer, func(s *v1beta1.EtcdSnapshot) bool { return s.Name == name }):
 		case len(o.Snapshots[name].Status.UsedBy) > 0:
 			s.breaks("a snapshot is let go that is being restored: %s", name)
 		case name == stored || name == verified:
@@ -308,12 +308,12 @@ func (s *scheduleStory) check() string {
 		switch status := snapshot.Status; status.Phase {
 		case "":
 			out.WriteString(" is being taken")
-		case v1alpha1.SnapshotSucceeded:
+		case v1beta1.SnapshotSucceeded:
 			fmt.Fprintf(&out, " Succeeded, revision %d", status.Revision)
 			if status.VerificationTime.IsZero() {
 				out.WriteString(", not restored on trial")
 			}
-		case v1alpha1.SnapshotUnverified:
+		case v1beta1.SnapshotUnverified:
 			fmt.Fprintf(&out, " Unverified, revision %d", status.Revision)
 		default:
 			fmt.Fprintf(&out, " %s", status.Phase)

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	rec "github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
@@ -108,8 +108,8 @@ func follow[T metav1.Object](s *aside, kind string, seen, live map[string]T, ans
 // snapshotStory is one EtcdSnapshot with what is around it.
 type snapshotStory struct {
 	aside
-	snapshot *v1alpha1.EtcdSnapshot // nil when it is gone
-	cluster  *v1alpha1.EtcdCluster
+	snapshot *v1beta1.EtcdSnapshot // nil when it is gone
+	cluster  *v1beta1.EtcdCluster
 	jobs     map[string]*batchv1.Job
 	pods     map[string]*corev1.Pod
 	// seen is what Metacontroller's caches show while they are frozen.
@@ -120,7 +120,7 @@ type snapshotStory struct {
 }
 
 // neverWritten is a status as the API server shows it before it was written.
-var neverWritten = v1alpha1.EtcdSnapshotStatus{ObservedGeneration: -1}
+var neverWritten = v1beta1.EtcdSnapshotStatus{ObservedGeneration: -1}
 
 func newSnapshotStory(w words) *snapshotStory {
 	s := &snapshotStory{aside: newAside(w),
@@ -135,7 +135,7 @@ func (s *snapshotStory) statuses() []recorded {
 		return nil
 	}
 	lacks := ""
-	if (s.snapshot.Status.Phase == v1alpha1.SnapshotSucceeded || s.snapshot.Status.Phase == v1alpha1.SnapshotUnverified) &&
+	if (s.snapshot.Status.Phase == v1beta1.SnapshotSucceeded || s.snapshot.Status.Phase == v1beta1.SnapshotUnverified) &&
 		len(s.store) == 0 {
 		lacks = "nothing is stored"
 	}
@@ -144,16 +144,16 @@ func (s *snapshotStory) statuses() []recorded {
 
 func (s *snapshotStory) create(a args) {
 	s.made++
-	snapshot := &v1alpha1.EtcdSnapshot{
+	snapshot := &v1beta1.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: cmp.Or(a["name"], "nightly"), Namespace: "default", UID: types.UID(fmt.Sprintf("%08d-0000", s.made)),
 			Generation:        1,
 			CreationTimestamp: metav1.NewTime(s.now),
 		},
-		Spec: v1alpha1.EtcdSnapshotSpec{
-			ClusterRef: v1alpha1.ClusterRef{Name: "demo"},
-			Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "backups", Prefix: "etcd",
-				CredentialsSecretRef: v1alpha1.SecretRef{Name: "keys"}}},
+		Spec: v1beta1.EtcdSnapshotSpec{
+			ClusterRef: v1beta1.ClusterRef{Name: "demo"},
+			Store: v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "backups", Prefix: "etcd",
+				CredentialsSecretRef: v1beta1.SecretRef{Name: "keys"}}},
 		},
 		Status: neverWritten,
 	}
@@ -170,22 +170,22 @@ func (s *snapshotStory) isThere(a args) {
 	if s.cluster = nil; a.has("gone") {
 		return
 	}
-	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "demo"},
-		Spec: v1alpha1.EtcdClusterSpec{Version: cmp.Or(a["version"], "3.6.16")}}
-	c.Spec.TLS.Mode = v1alpha1.TLSMode(a["tls"])
-	available := metav1.Condition{Type: v1alpha1.Available, Status: metav1.ConditionTrue, Message: "a quorum answers"}
+	c := &v1beta1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "demo"},
+		Spec: v1beta1.EtcdClusterSpec{Version: cmp.Or(a["version"], "3.6.16")}}
+	c.Spec.TLS.Mode = v1beta1.TLSMode(a["tls"])
+	available := metav1.Condition{Type: v1beta1.Available, Status: metav1.ConditionTrue, Message: "a quorum answers"}
 	if a.has("unavailable") {
 		available.Status, available.Message = metav1.ConditionFalse, a["unavailable"]
 	}
 	c.Status.Conditions = []metav1.Condition{available}
 	for _, name := range []string{"demo-0", "demo-1", "demo-2"} {
-		c.Status.Members = append(c.Status.Members, v1alpha1.MemberStatus{Name: name, Role: v1alpha1.Voter})
+		c.Status.Members = append(c.Status.Members, v1beta1.MemberStatus{Name: name, Role: v1beta1.Voter})
 	}
-	from := func(name string) *v1alpha1.SnapshotSource {
-		return &v1alpha1.SnapshotSource{SnapshotRef: v1alpha1.SnapshotRef{Name: name}}
+	from := func(name string) *v1beta1.SnapshotSource {
+		return &v1beta1.SnapshotSource{SnapshotRef: v1beta1.SnapshotRef{Name: name}}
 	}
 	if a.has("bootstrap") {
-		c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: from(a["bootstrap"])}
+		c.Spec.Bootstrap = &v1beta1.Bootstrap{Snapshot: from(a["bootstrap"])}
 	}
 	asked := s.snapshot != nil && a["restore"] == s.snapshot.Name && !a.has("restored") // by an EtcdOperation
 	if (asked || a.has("filling")) && s.snapshot.Status.URI != "" {
@@ -193,7 +193,7 @@ func (s *snapshotStory) isThere(a args) {
 	}
 	if a.has("restored") {
 		c.Status.Epoch, c.Status.ClusterID, c.Status.Origin = 2, "7f00aa12",
-			&v1alpha1.OriginStatus{Source: rec.SourceSnapshot, Restore: "one"}
+			&v1beta1.OriginStatus{Source: rec.SourceSnapshot, Restore: "one"}
 	}
 	if a.has("deleted") {
 		c.DeletionTimestamp = &metav1.Time{Time: s.now}
@@ -430,7 +430,7 @@ func (s *snapshotStory) sync() string {
 	o := snapshot.Observation{Labelled: map[string]bool{"keys": true},
 		Snapshot: shown(s, "snapshot", s.snapshot).DeepCopy(), Jobs: copied(shown(s, "jobs", s.jobs)),
 		Pods:     copied(shown(s, "pods", s.pods)),
-		Clusters: map[string]*v1alpha1.EtcdCluster{}, Now: s.now, Images: objects.Images{Image: "quorate:v1"},
+		Clusters: map[string]*v1beta1.EtcdCluster{}, Now: s.now, Images: objects.Images{Image: "quorate:v1"},
 	}
 	if s.cluster != nil {
 		o.Clusters["demo"] = s.cluster
@@ -473,11 +473,11 @@ func (s *snapshotStory) oracle(d snapshot.Decision) {
 	if taking > 1 {
 		s.breaks("%d pods take the snapshot", taking)
 	}
-	if d.Finalized && taking > 0 && s.snapshot.Spec.DeletionPolicy == v1alpha1.DeletionDelete &&
+	if d.Finalized && taking > 0 && s.snapshot.Spec.DeletionPolicy == v1beta1.DeletionDelete &&
 		s.snapshot.Annotations[objects.AnnotationAbandon] == "" {
 		s.breaks("it goes while a pod takes it")
 	}
-	if (d.Status.Phase == v1alpha1.SnapshotSucceeded || d.Status.Phase == v1alpha1.SnapshotUnverified) &&
+	if (d.Status.Phase == v1beta1.SnapshotSucceeded || d.Status.Phase == v1beta1.SnapshotUnverified) &&
 		len(s.store) == 0 {
 		s.breaks("it has succeeded, and nothing is stored")
 	}
@@ -486,8 +486,8 @@ func (s *snapshotStory) oracle(d snapshot.Decision) {
 // inUse reports whether the cluster restores what is stored, or is about to.
 func (s *snapshotStory) inUse() bool {
 	c := s.cluster
-	if c == nil || c.DeletionTimestamp != nil || s.snapshot.Status.Phase != v1alpha1.SnapshotSucceeded &&
-		s.snapshot.Status.Phase != v1alpha1.SnapshotUnverified {
+	if c == nil || c.DeletionTimestamp != nil || s.snapshot.Status.Phase != v1beta1.SnapshotSucceeded &&
+		s.snapshot.Status.Phase != v1beta1.SnapshotUnverified {
 		return false
 	}
 	return len(c.Status.Internal.Restoring) > 0 || c.Spec.Bootstrap != nil && c.Status.ClusterID == ""

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -139,11 +139,11 @@ func (s *snapshotStory) wrong(last string) string {
 		return ""
 	case s.snapshot.DeletionTimestamp != nil:
 		return "it never goes: " + s.snapshot.Status.Message
-	case s.snapshot.Status.Phase == v1alpha1.SnapshotFailed && len(s.store) > 0 &&
+	case s.snapshot.Status.Phase == v1beta1.SnapshotFailed && len(s.store) > 0 &&
 		!strings.Contains(s.snapshot.Status.Message, "the check whether anything was stored failed"):
 		return "it has failed, and something is stored: " + s.snapshot.Status.Message
-	case !slices.Contains([]v1alpha1.SnapshotPhase{v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotUnverified,
-		v1alpha1.SnapshotFailed}, s.snapshot.Status.Phase):
+	case !slices.Contains([]v1beta1.SnapshotPhase{v1beta1.SnapshotSucceeded, v1beta1.SnapshotUnverified,
+		v1beta1.SnapshotFailed}, s.snapshot.Status.Phase):
 		return "it never ends: " + s.snapshot.Status.Message
 	}
 	return ""

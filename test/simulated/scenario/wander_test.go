@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	rec "github.com/quorate-dev/quorate/hooks/record"
@@ -275,7 +275,7 @@ func (w *walker) thereAre(name string) []string {
 func (w *walker) tell(line string) {
 	verb, what, _ := strings.Cut(line, " ")
 	_, name, _ := strings.Cut(what, "=")
-	var spec v1alpha1.EtcdClusterSpec
+	var spec v1beta1.EtcdClusterSpec
 	if c := w.w.Cluster(); c != nil {
 		spec = c.Spec
 	}
@@ -284,7 +284,7 @@ func (w *walker) tell(line string) {
 		w.arrive(0)
 		return
 	case verb == "wipe" && (w.mayBeginAgain(name) || strings.HasPrefix(what, "pod") != (spec.Storage.HostPath != nil)),
-		line == "edit replicas=0" && spec.Storage.Medium == v1alpha1.Memory, line == "apply" && len(w.ends) == 0,
+		line == "edit replicas=0" && spec.Storage.Medium == v1beta1.Memory, line == "apply" && len(w.ends) == 0,
 		// before the first quorum a person decides; that of epoch 60 is forged
 		strings.HasPrefix(line, "delete configmap") && name != "demo-epoch-60" && w.w.Cluster().Status.ClusterID == "":
 		return
@@ -609,7 +609,7 @@ func (w *walker) tellsWhoIsWaitedFor() {
 func (w *walker) knowsVoters() bool {
 	listed := map[string]bool{}
 	for _, m := range w.w.Cluster().Status.Members {
-		listed[m.ID] = m.Role == v1alpha1.Voter
+		listed[m.ID] = m.Role == v1beta1.Voter
 	}
 	for _, c := range w.w.Etcd.Clusters {
 		for _, m := range c.Members {
@@ -623,7 +623,7 @@ func (w *walker) knowsVoters() bool {
 
 // reconciling is what the status says that is under way; empty for nothing.
 func (w *walker) reconciling() string {
-	c := meta.FindStatusCondition(w.w.Cluster().Status.Conditions, v1alpha1.Reconciling)
+	c := meta.FindStatusCondition(w.w.Cluster().Status.Conditions, v1beta1.Reconciling)
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return ""
 	}
@@ -647,11 +647,11 @@ func (w *walker) restartUprooted() {
 // mayEnd reports whether the cluster is as it is asked for, or waits for a person.
 func (s *story) mayEnd() bool {
 	c := s.w.Cluster()
-	progress := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Ready)
+	progress := meta.FindStatusCondition(c.Status.Conditions, v1beta1.Ready)
 	unusable := progress != nil && (strings.Contains(progress.Message, "could not be filled") ||
 		strings.Contains(progress.Message, "is left to begin") ||
 		strings.Contains(progress.Message, "no volume can be used"))
-	refused := c.Status.Rule == "Upgrade" && meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.Stalled)
+	refused := c.Status.Rule == "Upgrade" && meta.IsStatusConditionTrue(c.Status.Conditions, v1beta1.Stalled)
 	return slices.Contains([]string{"Converged", "QuorumLost", "Recover", "PrepareRestore"}, c.Status.Rule) ||
 		unusable || refused
 }

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // Kind of an object.
@@ -274,7 +274,7 @@ func (w *World) orphan() {
 }
 
 func (w *World) dropFinalizer(name string) {
-	w.editCluster(func(c *v1alpha1.EtcdCluster) {
+	w.editCluster(func(c *v1beta1.EtcdCluster) {
 		c.Finalizers = slices.DeleteFunc(c.Finalizers, func(f string) bool { return f == name })
 	})
 	if c := w.Cluster(); c.DeletionTimestamp != nil && len(c.Finalizers) == 0 {
@@ -289,10 +289,10 @@ func owned(o metav1.Object, by types.UID) bool {
 // ---- reading
 
 // Cluster is the one cluster of this world, as stored; nil when there is none.
-func (w *World) Cluster() *v1alpha1.EtcdCluster {
+func (w *World) Cluster() *v1beta1.EtcdCluster {
 	for key, o := range w.Objects {
 		if key.Kind == ClusterKind {
-			return o.(*v1alpha1.EtcdCluster)
+			return o.(*v1beta1.EtcdCluster)
 		}
 	}
 	return nil
@@ -338,7 +338,7 @@ func (w *World) keys() []Key {
 
 // ---- writing as people and controllers do, without a race
 
-func (w *World) editCluster(change func(*v1alpha1.EtcdCluster)) {
+func (w *World) editCluster(change func(*v1beta1.EtcdCluster)) {
 	c := w.Cluster().DeepCopy()
 	change(c)
 	if !reflect.DeepEqual(c, w.Cluster()) {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/test/simulated/metacontroller"
 )
 
@@ -123,14 +123,14 @@ func (w *World) writeStatus(c *Call) {
 		return
 	}
 	w.Lacked = c.lacks
-	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.Ready) && c.lacks != "" {
+	if meta.IsStatusConditionTrue(status.Conditions, v1beta1.Ready) && c.lacks != "" {
 		w.violate("Ready", "Ready is True (%s), and %s", c.Decision.Reason.Rule, c.lacks)
 	}
 	if reflect.DeepEqual(live.Status, status) {
 		return
 	}
 	changes, looks := w.Changes, w.looks(c.parent.Status, live.Status, status)
-	w.editCluster(func(e *v1alpha1.EtcdCluster) { e.Status = status })
+	w.editCluster(func(e *v1beta1.EtcdCluster) { e.Status = status })
 	if w.Writes++; looks {
 		w.Changes, w.Writes = changes, w.Writes-1
 	}
@@ -138,25 +138,25 @@ func (w *World) writeStatus(c *Call) {
 }
 
 // asksTime writes a status that only asks for the time, which is no change; false when it says more than that.
-func (w *World) asksTime(old, status v1alpha1.EtcdClusterStatus) bool {
+func (w *World) asksTime(old, status v1beta1.EtcdClusterStatus) bool {
 	asked := old
 	asked.Internal.ClockTime = status.Internal.ClockTime
 	if !reflect.DeepEqual(asked, status) || reflect.DeepEqual(old, status) {
 		return false
 	}
 	changes := w.Changes
-	w.editCluster(func(e *v1alpha1.EtcdCluster) { e.Status = status })
+	w.editCluster(func(e *v1beta1.EtcdCluster) { e.Status = status })
 	w.Changes = changes
 	return true
 }
 
 // looks reports whether a status only tells of another look, which is no change. That is written seldom (S16).
-func (w *World) looks(shown, old, status v1alpha1.EtcdClusterStatus) bool {
+func (w *World) looks(shown, old, status v1beta1.EtcdClusterStatus) bool {
 	was, is := old.Internal.Watched, status.Internal.Watched
 	if was == nil || is == nil || was.LastProbeTime.Equal(&is.LastProbeTime) {
 		return false
 	}
-	status.Internal.Watched = &v1alpha1.WatchedStatus{StartTime: is.StartTime, LastProbeTime: was.LastProbeTime}
+	status.Internal.Watched = &v1beta1.WatchedStatus{StartTime: is.StartTime, LastProbeTime: was.LastProbeTime}
 	if !reflect.DeepEqual(old, status) {
 		return false
 	}

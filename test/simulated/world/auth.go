@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/users"
 )
 
@@ -158,7 +158,7 @@ func (a Auth) everEnabled() bool {
 // tellsAuth looks at what a call says of users and roles: none says that an etcd asks its clients who they are which
 // never has (S20).
 func (w *World) tellsAuth(c *Call, s sight) {
-	said := meta.IsStatusConditionTrue(c.Decision.Status.Conditions, v1alpha1.Authorized)
+	said := meta.IsStatusConditionTrue(c.Decision.Status.Conditions, v1beta1.Authorized)
 	if said && s.etcd != nil && !w.Etcd.Clusters[s.etcd.ClusterID].Auth.everEnabled() {
 		w.violate("S20", "Authorized is True, and etcd asks no client who it is")
 	}

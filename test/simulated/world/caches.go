@@ -12,7 +12,7 @@ import (
 	selected "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -39,9 +39,9 @@ func (w *World) current(kind Kind) map[string]metav1.Object {
 	return all
 }
 
-func (w *World) cachedCluster() *v1alpha1.EtcdCluster {
+func (w *World) cachedCluster() *v1beta1.EtcdCluster {
 	for _, o := range w.Cached(ClusterKind) {
-		return o.(*v1alpha1.EtcdCluster)
+		return o.(*v1beta1.EtcdCluster)
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func (w *World) childrenOf(parent types.UID) map[Key]metav1.Object {
 }
 
 // relatedTo are the Secrets that others keep for the cluster: see hooks.RelatedSelector.
-func (w *World) relatedTo(c *v1alpha1.EtcdCluster) observation.Related {
+func (w *World) relatedTo(c *v1beta1.EtcdCluster) observation.Related {
 	chosen, err := metav1.LabelSelectorAsSelector(new(facts.RelatedSelector(c)))
 	if err != nil {
 		panic(err) // the selector is ours
@@ -71,8 +71,8 @@ func (w *World) relatedTo(c *v1alpha1.EtcdCluster) observation.Related {
 		Secrets:    facts.Of(defaults.AskedKeys(c), secrets), // what the edge leaves out, no decision may miss
 		Labelled:   labelled(w.Cached(SecretKind)),
 		Remains:    w.remainsOf(c),
-		Snapshots:  such(w.Cached(snapshotKind), func(*v1alpha1.EtcdSnapshot) bool { return true }),
-		Operations: such(w.Cached(OperationKind), func(op *v1alpha1.EtcdOperation) bool { return !op.Status.Phase.Ended() }),
+		Snapshots:  such(w.Cached(snapshotKind), func(*v1beta1.EtcdSnapshot) bool { return true }),
+		Operations: such(w.Cached(OperationKind), func(op *v1beta1.EtcdOperation) bool { return !op.Status.Phase.Ended() }),
 	}
 }
 
@@ -99,7 +99,7 @@ func such[T metav1.Object](all map[string]metav1.Object, is func(T) bool) map[st
 }
 
 // remainsOf are the claims and ConfigMaps that were made for another cluster of this name.
-func (w *World) remainsOf(c *v1alpha1.EtcdCluster) (all []observation.Remain) {
+func (w *World) remainsOf(c *v1beta1.EtcdCluster) (all []observation.Remain) {
 	chosen, err := metav1.LabelSelectorAsSelector(new(facts.RemainsSelector(c, true)))
 	if err != nil {
 		panic(err) // the selector is ours

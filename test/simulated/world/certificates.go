@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -255,7 +255,7 @@ func isFor(c *observation.Certificate, name string) bool {
 }
 
 // operatorOf is the Secret that Quorate shows to the members, as the call was shown it; nil without.
-func operatorOf(cluster *v1alpha1.EtcdCluster, o *observation.Observation) *observation.Secret {
+func operatorOf(cluster *v1beta1.EtcdCluster, o *observation.Observation) *observation.Secret {
 	name := objects.OperatorSecret(cluster)
 	if s := o.Children.Secrets[name]; s != nil {
 		return s

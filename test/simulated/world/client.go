@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
@@ -52,7 +52,7 @@ type client struct {
 	dead bool
 	// spec is that of the call's cluster, lacks what it lacked when etcd was last looked at, and outdated what a
 	// change had not reached.
-	spec            *v1alpha1.EtcdClusterSpec
+	spec            *v1beta1.EtcdClusterSpec
 	lacks, outdated string
 }
 

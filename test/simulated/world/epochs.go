@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record"
@@ -43,11 +43,11 @@ type Artifact struct {
 func (w *World) TakeSnapshot(name, url, flaw string) {
 	taken, of := w.StoreArtifact(url, flaw)
 	cluster := w.Cluster().Name
-	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name,
+	s := &v1beta1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name,
 		Labels: map[string]string{objects.LabelCluster: cluster}}}
-	s.Spec = v1alpha1.EtcdSnapshotSpec{ClusterRef: v1alpha1.ClusterRef{Name: cluster},
-		Store: v1alpha1.Store{S3: &v1alpha1.S3Store{Bucket: "bucket"}}}
-	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: url,
+	s.Spec = v1beta1.EtcdSnapshotSpec{ClusterRef: v1beta1.ClusterRef{Name: cluster},
+		Store: v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "bucket"}}}
+	s.Status = v1beta1.EtcdSnapshotStatus{Phase: v1beta1.SnapshotSucceeded, URI: url,
 		CompletionTime: metav1.NewTime(w.Now), VerificationTime: metav1.NewTime(w.Now),
 		SHA256: taken.SHA256}
 	if of != 0 {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/etcdops"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -19,18 +19,18 @@ import (
 )
 
 // noStatus is what the API server shows for a status that was never written.
-var noStatus = v1alpha1.EtcdClusterStatus{ObservedGeneration: -1}
+var noStatus = v1beta1.EtcdClusterStatus{ObservedGeneration: -1}
 
 // CreateCluster makes the one cluster of this world.
-func (w *World) CreateCluster(name string, spec v1alpha1.EtcdClusterSpec) {
-	_ = w.create(ClusterKind, &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1},
+func (w *World) CreateCluster(name string, spec v1beta1.EtcdClusterSpec) {
+	_ = w.create(ClusterKind, &v1beta1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1},
 		Spec: spec, Status: noStatus})
 	w.Oracle.newCluster()
 }
 
 // EditSpec is what kubectl edit does.
-func (w *World) EditSpec(change func(*v1alpha1.EtcdClusterSpec)) {
-	w.editCluster(func(c *v1alpha1.EtcdCluster) {
+func (w *World) EditSpec(change func(*v1beta1.EtcdClusterSpec)) {
+	w.editCluster(func(c *v1beta1.EtcdCluster) {
 		change(&c.Spec)
 		c.Generation++
 	})
@@ -72,7 +72,7 @@ func (w *World) LabelSecret(name, cluster string) {
 func (w *World) DeleteCluster(orphan bool) {
 	if orphan {
 		w.Oracle.orphaned = true
-		w.editCluster(func(c *v1alpha1.EtcdCluster) {
+		w.editCluster(func(c *v1beta1.EtcdCluster) {
 			c.Finalizers = append(c.Finalizers,
 				metav1.FinalizerOrphanDependents)
 		})
@@ -82,7 +82,7 @@ func (w *World) DeleteCluster(orphan bool) {
 
 // WipeStatus loses all of the status.
 func (w *World) WipeStatus() {
-	w.editCluster(func(c *v1alpha1.EtcdCluster) { c.Status = noStatus })
+	w.editCluster(func(c *v1beta1.EtcdCluster) { c.Status = noStatus })
 }
 
 // Delete is kubectl delete: a pod stops within its grace period, a claim in use stays until its pod is gone.

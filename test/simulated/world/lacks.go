@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/record/recordtest"
@@ -14,12 +14,12 @@ import (
 
 // Lacks says what is missing for the cluster to be what the spec asks for, by what is there and not by what is said
 // of it; empty for nothing. It is what a condition Ready is held against.
-func (w *World) Lacks(spec *v1alpha1.EtcdClusterSpec) string {
+func (w *World) Lacks(spec *v1beta1.EtcdClusterSpec) string {
 	return cmp.Or(w.lacks(spec), w.outdated(spec))
 }
 
 // lacks is what is missing whatever the time.
-func (w *World) lacks(spec *v1alpha1.EtcdClusterSpec) string {
+func (w *World) lacks(spec *v1beta1.EtcdClusterSpec) string {
 	replicas := 3
 	if spec.Replicas != nil {
 		replicas = int(*spec.Replicas)
@@ -54,7 +54,7 @@ func (w *World) lacks(spec *v1alpha1.EtcdClusterSpec) string {
 		return fmt.Sprintf("there are %d voters instead of %d", own, replicas)
 	}
 	cm, _ := w.Objects[Key{ConfigMapKind, objects.EpochName(w.Cluster().Name, c.Epoch)}].(*corev1.ConfigMap)
-	for _, op := range w.Operations(v1alpha1.OperationRestore) {
+	for _, op := range w.Operations(v1beta1.OperationRestore) {
 		if op.DeletionTimestamp == nil && recordtest.Says(cm).Restore != string(op.UID) {
 			return "it does not have the data of the restore " + op.Name
 		}
@@ -97,7 +97,7 @@ func (w *World) lacksOf(c Cluster, m observation.Member) string {
 
 // outdated is what a change of the spec has not reached yet, which may wait for a maintenance window; empty for
 // nothing.
-func (w *World) outdated(spec *v1alpha1.EtcdClusterSpec) string {
+func (w *World) outdated(spec *v1beta1.EtcdClusterSpec) string {
 	c := w.Etcd.Clusters[w.Oracle.cluster]
 	if spec.Replicas != nil && *spec.Replicas == 0 || len(w.Frozen) > 0 {
 		return ""
@@ -110,7 +110,7 @@ func (w *World) outdated(spec *v1alpha1.EtcdClusterSpec) string {
 	return ""
 }
 
-func (w *World) outdatedIn(c Cluster, m observation.Member, spec *v1alpha1.EtcdClusterSpec) string {
+func (w *World) outdatedIn(c Cluster, m observation.Member, spec *v1beta1.EtcdClusterSpec) string {
 	uid, runs := w.running(c.ID, m.ID)
 	pod := w.Pod(nameAt(m))
 	switch has := w.Procs[uid]; {
@@ -123,7 +123,7 @@ func (w *World) outdatedIn(c Cluster, m observation.Member, spec *v1alpha1.EtcdC
 	}
 	for _, claim := range w.Claims() {
 		has, asked := claim.Status.Capacity.Storage(), spec.Storage.Size
-		if claim.Name == pod.Name && spec.Storage.Medium == v1alpha1.Persistent && has.Cmp(asked) != 0 {
+		if claim.Name == pod.Name && spec.Storage.Medium == v1beta1.Persistent && has.Cmp(asked) != 0 {
 			return fmt.Sprintf("has a volume of %s instead of %s", has, asked.String())
 		}
 		if class := spec.Storage.StorageClassName; claim.Name == pod.Name && class != nil && ClassOf(claim) != *class {

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
@@ -42,7 +42,7 @@ func (a applied) String() string {
 }
 
 // created is the object as it is sent to be created, with the parent that the cache showed as its owner.
-func created(parent *v1alpha1.EtcdCluster, answer metav1.Object) metav1.Object {
+func created(parent *v1beta1.EtcdCluster, answer metav1.Object) metav1.Object {
 	o := copyOf(answer)
 	labels := clone(o.GetLabels())
 	labels["controller-uid"] = string(parent.UID)
@@ -51,7 +51,7 @@ func created(parent *v1alpha1.EtcdCluster, answer metav1.Object) metav1.Object {
 	annotations[objects.AnnotationLastApplied] = note.String()
 	o.SetLabels(labels)
 	o.SetAnnotations(annotations)
-	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EtcdCluster",
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "EtcdCluster",
 		Name: parent.Name, UID: parent.UID, Controller: new(true), BlockOwnerDeletion: new(true)}})
 	o.SetUID("")
 	o.SetResourceVersion("")
@@ -62,7 +62,7 @@ func created(parent *v1alpha1.EtcdCluster, answer metav1.Object) metav1.Object {
 // makes what is not there, asks for no version, takes over what others have made, and keeps the owner; what was
 // applied before and is not any more goes. The note of dynamic apply is taken away first. What the server package
 // answers for a child without a note, the API server refuses.
-func (w *World) applyOnServer(parent *v1alpha1.EtcdCluster, key Key, observed, answer metav1.Object) {
+func (w *World) applyOnServer(parent *v1beta1.EtcdCluster, key Key, observed, answer metav1.Object) {
 	if observed != nil && observed.GetDeletionTimestamp() != nil {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/answer"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -46,7 +46,7 @@ const (
 
 // Call is one call of the hooks: what Metacontroller sent, and the answer that it will apply.
 type Call struct {
-	parent   *v1alpha1.EtcdCluster
+	parent   *v1beta1.EtcdCluster
 	observed map[Key]metav1.Object
 	crash    Crash
 	// Lost is set when the answer never reached Metacontroller.
@@ -146,7 +146,7 @@ func (w *World) seal(c *Call) {
 }
 
 // zones are the time zones that the cluster's spec names.
-func zones(c *v1alpha1.EtcdCluster) map[string]*time.Location {
+func zones(c *v1beta1.EtcdCluster) map[string]*time.Location {
 	all := map[string]*time.Location{}
 	for _, w := range c.Spec.Maintenance.Windows {
 		if zone, err := time.LoadLocation(w.TimeZone); err == nil {
@@ -229,7 +229,7 @@ func sources(o observation.Observation) map[string]*observation.Secret {
 }
 
 // ensureFinalizer is the first thing of every sync. False when the object is gone, or another one has its name.
-func (w *World) ensureFinalizer(cached *v1alpha1.EtcdCluster) (*v1alpha1.EtcdCluster, bool) {
+func (w *World) ensureFinalizer(cached *v1beta1.EtcdCluster) (*v1beta1.EtcdCluster, bool) {
 	if slices.Contains(cached.Finalizers, finalizer) || cached.DeletionTimestamp != nil {
 		return cached, true
 	}
@@ -237,7 +237,7 @@ func (w *World) ensureFinalizer(cached *v1alpha1.EtcdCluster) (*v1alpha1.EtcdClu
 		return nil, false
 	}
 	if !slices.Contains(w.Cluster().Finalizers, finalizer) {
-		w.editCluster(func(c *v1alpha1.EtcdCluster) { c.Finalizers = append(c.Finalizers, finalizer) })
+		w.editCluster(func(c *v1beta1.EtcdCluster) { c.Finalizers = append(c.Finalizers, finalizer) })
 	}
 	return w.Cluster(), true
 }
@@ -247,7 +247,7 @@ func (w *World) ensureFinalizer(cached *v1alpha1.EtcdCluster) (*v1alpha1.EtcdClu
 
 // Question is a call of the hook sync or finalize. What it holds may only be read.
 type Question struct {
-	Parent     *v1alpha1.EtcdCluster
+	Parent     *v1beta1.EtcdCluster
 	Children   map[Key]metav1.Object
 	Related    observation.Related
 	Finalizing bool
@@ -256,7 +256,7 @@ type Question struct {
 // Reply is the answer to a Question. Finalized counts while it is being deleted only.
 type Reply struct {
 	Children  map[Key]metav1.Object
-	Status    v1alpha1.EtcdClusterStatus
+	Status    v1beta1.EtcdClusterStatus
 	Finalized bool
 }
 
@@ -273,7 +273,7 @@ func (w *World) Ask() *Question {
 	return w.about(parent)
 }
 
-func (w *World) about(parent *v1alpha1.EtcdCluster) *Question {
+func (w *World) about(parent *v1beta1.EtcdCluster) *Question {
 	return &Question{Parent: parent, Children: w.childrenOf(parent.UID), Related: w.relatedTo(parent),
 		Finalizing: parent.DeletionTimestamp != nil}
 }

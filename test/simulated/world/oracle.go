@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -229,14 +229,14 @@ func (w *World) goes(c Cluster, m observation.Member) bool {
 
 // afterRemoval looks at the member that a step of ours has removed: one that is not ours goes only when the spec says
 // so, and as many of ours vote as it wants (S6).
-func (o *Oracle) afterRemoval(w *World, want *v1alpha1.EtcdClusterSpec, before Cluster, step decision.Step) {
+func (o *Oracle) afterRemoval(w *World, want *v1beta1.EtcdClusterSpec, before Cluster, step decision.Step) {
 	s, removes := step.(decision.Remove)
 	m, _ := before.member(s.ID)
 	if _, stays := w.Etcd.Clusters[before.ID].member(s.ID); !removes || m.ID == 0 || stays || w.named(m) {
 		return
 	}
 	ours := slices.DeleteFunc(before.voters(), func(m observation.Member) bool { return !w.named(m) })
-	wanted := max(1, defaults.Replicas(&v1alpha1.EtcdCluster{Spec: *want}))
+	wanted := max(1, defaults.Replicas(&v1beta1.EtcdCluster{Spec: *want}))
 	switch {
 	case m.Learner, want.Bootstrap == nil, want.Bootstrap.External == nil, !want.RemoveExternalMembers:
 		w.violate("S6", "%s is removed, which is not ours, and the spec does not say so", nameAt(m))

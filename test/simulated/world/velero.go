@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -56,10 +56,10 @@ func (w *World) restored(kind Kind, o metav1.Object, with map[string]string, str
 	}
 	o.SetLabels(labels)
 	switch o := o.(type) {
-	case *v1alpha1.EtcdCluster:
+	case *v1beta1.EtcdCluster:
 		o.Status = noStatus
-	case *v1alpha1.EtcdOperation:
-		o.Status = v1alpha1.EtcdOperationStatus{}
+	case *v1beta1.EtcdOperation:
+		o.Status = v1beta1.EtcdOperationStatus{}
 	}
 	_ = w.create(kind, o)
 	if claim, is := o.(*corev1.PersistentVolumeClaim); is {

@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -178,8 +178,8 @@ func (w *World) Pass() {
 func (w *World) Elapse(d time.Duration) {
 	w.Now = w.Now.Add(d)
 	if c := w.Cluster(); c != nil && c.Status.Internal.Watched != nil {
-		w.editCluster(func(c *v1alpha1.EtcdCluster) {
-			c.Status.Internal.Watched = &v1alpha1.WatchedStatus{StartTime: c.Status.Internal.Watched.StartTime,
+		w.editCluster(func(c *v1beta1.EtcdCluster) {
+			c.Status.Internal.Watched = &v1beta1.WatchedStatus{StartTime: c.Status.Internal.Watched.StartTime,
 				LastProbeTime: metav1.NewTime(w.Now)}
 		})
 	}

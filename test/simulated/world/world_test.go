@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -15,7 +15,7 @@ import (
 func ready(t *testing.T, size int32) *World {
 	t.Helper()
 	w := New()
-	w.CreateCluster("demo", v1alpha1.EtcdClusterSpec{Version: "3.6.16", Replicas: &size})
+	w.CreateCluster("demo", v1beta1.EtcdClusterSpec{Version: "3.6.16", Replicas: &size})
 	for range 10 {
 		w.Sync(Crash{})
 		w.Pass()
@@ -46,7 +46,7 @@ func TestCloneIsIndependent(t *testing.T) {
 	if dump(t, c) != before {
 		t.Fatal("a clone differs")
 	}
-	c.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(5)) })
+	c.EditSpec(func(s *v1beta1.EtcdClusterSpec) { s.Replicas = new(int32(5)) })
 	c.LoseClaim("demo-1")
 	for range 20 {
 		c.Sync(Crash{})

@@ -16,7 +16,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 const root = "../../.."
@@ -112,11 +112,11 @@ func scripts(text string) error {
 // kinds are ours, each with room for one object, and for its spec alone.
 func kinds() map[string][2]any {
 	return map[string][2]any{
-		"EtcdCluster":          {&v1alpha1.EtcdCluster{}, &v1alpha1.EtcdClusterSpec{}},
-		"EtcdSnapshot":         {&v1alpha1.EtcdSnapshot{}, &v1alpha1.EtcdSnapshotSpec{}},
-		"EtcdSnapshotSchedule": {&v1alpha1.EtcdSnapshotSchedule{}, &v1alpha1.EtcdSnapshotScheduleSpec{}},
-		"EtcdOperation":        {&v1alpha1.EtcdOperation{}, &v1alpha1.EtcdOperationSpec{}},
-		"EtcdMirror":           {&v1alpha1.EtcdMirror{}, &v1alpha1.EtcdMirrorSpec{}},
+		"EtcdCluster":          {&v1beta1.EtcdCluster{}, &v1beta1.EtcdClusterSpec{}},
+		"EtcdSnapshot":         {&v1beta1.EtcdSnapshot{}, &v1beta1.EtcdSnapshotSpec{}},
+		"EtcdSnapshotSchedule": {&v1beta1.EtcdSnapshotSchedule{}, &v1beta1.EtcdSnapshotScheduleSpec{}},
+		"EtcdOperation":        {&v1beta1.EtcdOperation{}, &v1beta1.EtcdOperationSpec{}},
+		"EtcdMirror":           {&v1beta1.EtcdMirror{}, &v1beta1.EtcdMirrorSpec{}},
 	}
 }
 

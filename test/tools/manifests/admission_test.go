@@ -12,7 +12,7 @@ import (
 // object of a kind with this spec, in YAML's flow style.
 func object(t *testing.T, kind, spec string) map[string]any {
 	t.Helper()
-	return parse(t, fmt.Sprintf("{apiVersion: etcd.quorate.dev/v1alpha1, kind: %s, "+
+	return parse(t, fmt.Sprintf("{apiVersion: etcd.quorate.dev/v1beta1, kind: %s, "+
 		"metadata: {name: demo, namespace: default}, spec: %s}", kind, spec))
 }
 

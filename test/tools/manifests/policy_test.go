@@ -100,11 +100,11 @@ func TestPolicies(t *testing.T) {
 		"if that is what you want: kubectl annotate crd etcdclusters.etcd.quorate.dev " +
 		"etcd.quorate.dev/allow-deletion=true"
 	cluster := func(spec string) string {
-		return "apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: orders, namespace: " +
+		return "apiVersion: etcd.quorate.dev/v1beta1\nkind: EtcdCluster\nmetadata: {name: orders, namespace: " +
 			"shop}\nspec: {" + spec + "}\n"
 	}
 	schedule := func(spec string) string {
-		return "apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshotSchedule\nmetadata: {name: nightly, " +
+		return "apiVersion: etcd.quorate.dev/v1beta1\nkind: EtcdSnapshotSchedule\nmetadata: {name: nightly, " +
 			"namespace: shop}\nspec: {" + spec + "}\n"
 	}
 	for _, c := range []struct{ policy, object, options, want string }{
@@ -136,7 +136,7 @@ func TestPolicies(t *testing.T) {
 }
 
 func ordersWith(spec string) string {
-	return "apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: orders, namespace: " +
+	return "apiVersion: etcd.quorate.dev/v1beta1\nkind: EtcdCluster\nmetadata: {name: orders, namespace: " +
 		"shop}\nspec: {version: 3.6.16" + spec + "}\n"
 }
 

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/test/simulated/metacontroller"
 )
 
@@ -228,7 +228,7 @@ func (f *fleet) answered(c *caller) func(int, []byte, func(time.Duration)) error
 
 // shows makes a status the one of the next call, as Metacontroller writes it.
 func (k *cluster) shows(status []byte, generation int64) error {
-	var told v1alpha1.EtcdClusterStatus
+	var told v1beta1.EtcdClusterStatus
 	if err := json.Unmarshal(status, &told); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -37,7 +37,7 @@ import (
 // certificates, keys and status are each cluster's own.
 type fleet struct {
 	parts    []string // text, name of a hole, text, ..., text
-	parent   v1alpha1.EtcdCluster
+	parent   v1beta1.EtcdCluster
 	image    string   // of Quorate, as the pods name it
 	pods     []string // names, in order
 	clusters []*cluster

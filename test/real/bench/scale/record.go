@@ -58,7 +58,7 @@ func record(ctx context.Context, args []string) error {
 	}
 	whole, err := json.Marshal(map[string]any{
 		"controller": json.RawMessage(controller), "parent": json.RawMessage(parent), "children": children,
-		"related":    map[string]any{"Secret.v1": struct{}{}, "EtcdSnapshot.etcd.quorate.dev/v1alpha1": struct{}{}},
+		"related":    map[string]any{"Secret.v1": struct{}{}, "EtcdSnapshot.etcd.quorate.dev/v1beta1": struct{}{}},
 		"finalizing": false,
 	})
 	if err != nil {

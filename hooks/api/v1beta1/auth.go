@@ -1,4 +1,4 @@
-package v1alpha1
+package v1beta1
 
 // AuthSpec is who may do what in etcd: etcd's own users and roles. While it is absent, Quorate leaves them as they are.
 //

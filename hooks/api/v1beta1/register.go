@@ -1,4 +1,4 @@
-package v1alpha1
+package v1beta1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +21,7 @@ const (
 )
 
 // GroupVersion is the group and version of the types in this package.
-var GroupVersion = schema.GroupVersion{Group: "etcd.quorate.dev", Version: "v1alpha1"}
+var GroupVersion = schema.GroupVersion{Group: "etcd.quorate.dev", Version: "v1beta1"}
 
 // AddToScheme registers the types of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {

@@ -1,4 +1,4 @@
-package v1alpha1
+package v1beta1
 
 // SecretRef is a Secret in the namespace of the object that names it.
 type SecretRef struct {
