@@ -217,11 +217,13 @@ func leads(t *testing.T, from, to, anchor string) {
 func TestPathsThatOthersName(t *testing.T) {
 	named := regexp.MustCompile(
 		`(?:^|[^/\w.-]|blob/main/|blob/%s/|\.\./)(docs/[A-Za-z0-9/._-]+\.(?:md|txt|png|svg))(?:#([A-Za-z0-9-]+))?`)
+	inMessages := regexp.MustCompile("v1beta1\\.Docs *\\+ *[\"`]")
 	places := 0
 	walk(t, "", "", func(path, text string) {
 		if strings.HasPrefix(path, "docs/") || strings.HasSuffix(path, ".md") || !strings.Contains(text, "docs/") {
 			return
 		}
+		text = inMessages.ReplaceAllString(text, "docs/")
 		for _, m := range named.FindAllStringSubmatch(text, -1) {
 			places++
 			leads(t, path, m[1], m[2])

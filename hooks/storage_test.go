@@ -270,3 +270,18 @@ func TestASuccessorMayTakeTheNodeOfTheMemberThatLeaves(t *testing.T) {
 	assert.Equal(t, "data", pod.Spec.TopologySpreadConstraints[1].LabelSelector.MatchLabels["tier"],
 		"a selector of the spec's own stays")
 }
+
+// TestMemoryBelowTheQuota: a limit of memory that is smaller than the database may become is advised against, and
+// works.
+func TestMemoryBelowTheQuota(t *testing.T) {
+	advised := func(limit string, medium v1beta1.Medium) string {
+		o := onVolumes()
+		o.Cluster.Spec.Storage.Medium = medium
+		o.Cluster.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: *quantity(limit)}
+		return answer.Advice(facts.New(o))
+	}
+
+	assert.Contains(t, advised("128Mi", v1beta1.Persistent), "resources.limits.memory 128Mi is less than the quota of")
+	assert.Empty(t, advised("1Gi", v1beta1.Persistent))
+	assert.Empty(t, advised("128Mi", v1beta1.Memory), "its volume is added to the limit")
+}

@@ -21,18 +21,18 @@ const usage = `quorate-snapshot takes snapshots of etcd clusters, and fills data
 containers that run it; rescue is for people.
 
 Usage:
-  quorate-snapshot snapshot [flags]  take a snapshot of a cluster, store it and verify it (the Job of an EtcdSnapshot)
-  quorate-snapshot stream [flags]    store all changes of a cluster behind a snapshot, until it is told to end
-  quorate-snapshot mirror [flags]    copy the keys of an etcd to another one, and go on with each change of them;
-                                     "mirror check" compares both, "mirror promote" ends it (docs/how-to/mirror.md)
-  quorate-snapshot inspect [flags]      say what is stored of a snapshot, or of a stream
-  quorate-snapshot delete [flags]   delete a stored snapshot
-  quorate-snapshot copy-self [flags]      put this program where another image can run it (an init container)
-  quorate-snapshot restore [flags]   fill a data directory from a snapshot, or from that of another member (an init
-                                     container, in etcd's image)
-  quorate-snapshot inspect-data [flags]    say how much the data directory of a member that does not run holds
-  quorate-snapshot rescue COMMAND    start members on their nodes without Kubernetes (docs/how-to/self-hosted.md)
-  quorate-snapshot version           print the version, the commit, and what it was built with
+  quorate-snapshot snapshot [flags]      take a snapshot of a cluster, store it and verify it (the Job of an EtcdSnapshot)
+  quorate-snapshot stream [flags]        store all changes of a cluster behind a snapshot, until it is told to end
+  quorate-snapshot mirror [flags]        copy the keys of an etcd to another one, and go on with each change of them;
+                                         "mirror check" compares both, "mirror promote" ends it
+  quorate-snapshot inspect [flags]       say what is stored of a snapshot, or of a stream
+  quorate-snapshot delete [flags]        delete a stored snapshot
+  quorate-snapshot copy-self [flags]     put this program where another image can run it (an init container)
+  quorate-snapshot restore [flags]       fill a data directory from a snapshot, or from that of another member (an init
+                                         container, in etcd's image)
+  quorate-snapshot inspect-data [flags]  say how much the data directory of a member that does not run holds
+  quorate-snapshot rescue COMMAND        start members on their nodes without Kubernetes
+  quorate-snapshot version               print the version, the commit, and what it was built with
 
 "quorate-snapshot <command> -h" lists the flags.
 `

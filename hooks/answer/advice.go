@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -77,6 +80,9 @@ func Advice(f *facts.Facts) string {
 	if err := defaults.ValidateRoom(&f.Cluster.Spec); err != nil {
 		all = append(all, err.Error())
 	}
+	if why := littleMemory(f); why != "" {
+		all = append(all, why)
+	}
 	if why := f.KeptQuotas(); why != "" {
 		all = append(all, why)
 	}
@@ -90,6 +96,20 @@ func Advice(f *facts.Facts) string {
 		all = append(all, why)
 	}
 	return strings.Join(all, "; ")
+}
+
+// littleMemory says that the limit of memory is below the quota; empty for no. On the medium Memory the volume is added
+// to the limit.
+func littleMemory(f *facts.Facts) string {
+	s := &f.Cluster.Spec
+	limit := s.Resources.Limits[corev1.ResourceMemory]
+	quota := defaults.QuotaOn(s.Options, defaults.RoomFor(s))
+	if s.Storage.Medium == v1beta1.Memory || limit.IsZero() || limit.Value() >= quota {
+		return ""
+	}
+	return fmt.Sprintf("spec.resources.limits.memory %s is less than the quota of %d MiB: a larger database is read "+
+		"from the disk again and again, and etcd becomes slow; raise the limit, or lower spec.options.quotaBackendBytes; "+
+		"`kubectl quorate size` says what a load needs", limit.String(), quota>>20)
 }
 
 // fixes are the first releases of each minor that are free of a known hole.

@@ -447,8 +447,8 @@ func troubleOf(f *facts.Facts, m *facts.Member, who string) string {
 	case f.Mismatched(m):
 		return fmt.Sprintf("%s: %s", who, f.Mismatch(m))
 	case f.DistrustsPeers(m.Health):
-		return who + " started before the present authority and must restart to trust it: see TrustOutdated in " +
-			"docs/troubleshooting.md"
+		return who + " started before the present authority and must restart to trust it: see " +
+			v1beta1.Docs + "troubleshooting.md#trustoutdated"
 	case !m.Serving() && f.Fenced(m.PodName):
 		return who + " is stopped by an EtcdOperation of type Fence"
 	case !m.Serving() && (!m.Learner || m.Started()):

@@ -158,5 +158,5 @@ func tooSmall(field string, has resource.Quantity, least, request int64) error {
 		return nil
 	}
 	return fmt.Errorf("%s %s is too small: it must be at least %dMi, for etcd's log with requests of up to %d bytes, "+
-		"and a small database: see docs/evidence/volumes.md", field, has.String(), least/mebibyte, request)
+		"and a small database: see "+v1beta1.Docs+"evidence/volumes.md", field, has.String(), least/mebibyte, request)
 }

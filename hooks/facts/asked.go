@@ -115,7 +115,7 @@ func refusal(o observation.Observation, op *v1beta1.EtcdOperation, begun bool) s
 	s := &op.Spec
 	if o.Cluster.Spec.SelfHosted && (s.Restore != nil || s.Recover != nil) {
 		return fmt.Sprintf("%s is not possible with spec.selfHosted, because it would stop the API server halfway; see "+
-			"docs/how-to/self-hosted.md", s.Type)
+			v1beta1.Docs+"how-to/self-hosted.md", s.Type)
 	}
 	if s.Restore != nil && s.Restore.Snapshot != nil {
 		if err := stores.ValidateSource("spec.restore.snapshot", s.Restore.Snapshot); err != nil {

@@ -29,7 +29,7 @@ import (
 func (f *Facts) Stalled() string {
 	if len(f.Epoch.StartsOn) == 0 {
 		return "the epoch record was deleted before the first quorum, and no member may bootstrap now: see " +
-			"RecordDeleted in docs/troubleshooting.md"
+			v1beta1.Docs + "troubleshooting.md#recorddeleted"
 	}
 	if why := cmp.Or(f.Unfilled(), f.Differing()); why != "" {
 		return why
@@ -39,7 +39,7 @@ func (f *Facts) Stalled() string {
 		return ""
 	}
 	return fmt.Sprintf("the members have not reached a first quorum within %s (%s), and `kubectl logs -n %s %s "+
-		"--all-containers` may show why; %s; see Bootstrap that can't finish in docs/troubleshooting.md",
+		"--all-containers` may show why; %s; see "+v1beta1.Docs+"troubleshooting.md#bootstrap-that-cant-finish",
 		objects.Brief(defaults.RecoverAfter(&f.Cluster.Spec)), shows, f.Cluster.Namespace, f.Epoch.InitialNames()[0],
 		f.HowToBeginAgain())
 }

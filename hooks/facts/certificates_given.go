@@ -98,8 +98,8 @@ func (f *Facts) findUntrusted() string {
 			return fmt.Sprintf("Secret %s: the authority that signed tls.crt is not trusted by %s, which started "+
 				"before it; Quorate changes and restarts no member, because the others would reject it: put the "+
 				"former certificate back, with both authorities in ca.crt, or stop all members and start them with "+
-				"the new authority (spec.replicas 0, then the former number): see AuthorityChanged in "+
-				"docs/how-to/certificates.md",
+				"the new authority (spec.replicas 0, then the former number): see "+
+				v1beta1.Docs+"how-to/certificates.md#authoritychanged",
 				l.Secret, strings.Join(who, ", "))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -27,7 +28,7 @@ func (f *Facts) EarlierLife() (why string, outlook decision.Outlook) {
 	switch {
 	case len(lost) > 0:
 		return fmt.Sprintf("Kubernetes deletes %s, because the EtcdCluster that they were made for is gone: take away "+
-			"metadata.ownerReferences, or bind new claims to the volumes; see docs/how-to/velero.md",
+			"metadata.ownerReferences, or bind new claims to the volumes; see "+v1beta1.Docs+"how-to/velero.md",
 			strings.Join(lost, ", ")), decision.Waits
 	case len(staying) > 0:
 		return fmt.Sprintf("there is the record of an earlier EtcdCluster of this name: kubectl delete configmap -n %s %s",
@@ -60,7 +61,7 @@ func (f *Facts) unanswered(claims []observation.Remain) string {
 		return fmt.Sprintf("claims of an earlier EtcdCluster of this name were made from a backup (%s), and Kubernetes "+
 			"deletes them, because their owner is gone: say in spec.bootstrap which data is meant, maybe that of their "+
 			"volumes (kubectl get pv); to begin without data, delete this EtcdCluster and create it again; see "+
-			"docs/how-to/velero.md", strings.Join(seen, ", "))
+			v1beta1.Docs+"how-to/velero.md", strings.Join(seen, ", "))
 	case f.Cluster.Labels[objects.LabelRestored] != "":
 		return fmt.Sprintf("Velero has made this EtcdCluster from a backup, and it is not known which data is meant: say "+
 			"so in spec.bootstrap; to begin without data, kubectl label -n %s etcdcluster/%s %s-", ns, f.Cluster.Name,

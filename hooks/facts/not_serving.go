@@ -209,7 +209,7 @@ func (f *Facts) Mismatch(m *Member) string {
 			objects.Hex(m.Health.ClusterID))
 	}
 	return fmt.Sprintf("it %s, and should be member %s of cluster %s: it gets no clients and Quorate leaves it as it "+
-		"is until you decide: see Mismatch in docs/troubleshooting.md",
+		"is until you decide: see "+v1beta1.Docs+"troubleshooting.md#mismatch",
 		answers, objects.Hex(m.ID), objects.Hex(f.Etcd.ClusterID))
 }
 

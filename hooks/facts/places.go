@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
@@ -130,7 +131,7 @@ func (f *Facts) needsNode(m *Member) string {
 	case address != "":
 		return fmt.Sprintf("its node is no longer in spec.hostNetwork.nodes (address %s): add it again", address)
 	case m.Started():
-		return "its node is no longer known: see NodeUnknown in docs/troubleshooting.md"
+		return "its node is no longer known: see " + v1beta1.Docs + "troubleshooting.md#nodeunknown"
 	}
 	return "no node is free: add one to " + defaults.NodesField(&f.Cluster.Spec)
 }

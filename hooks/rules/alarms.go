@@ -66,7 +66,7 @@ func corrupt(f *facts.Facts) *decision.Plan {
 	if f.BesideExternal() {
 		return &decision.Plan{
 			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s): %s; Quorate changes nothing while external "+
-				"members are in the cluster; you decide: see Corrupt in docs/troubleshooting.md",
+				"members are in the cluster; you decide: see "+v1beta1.Docs+"troubleshooting.md#corrupt",
 				f.Named(alarms), hashes(f)),
 			Outlook: decision.Waits,
 			Resync:  decision.ResyncLater,
@@ -95,7 +95,7 @@ func corrupt(f *facts.Facts) *decision.Plan {
 	}
 	return &decision.Plan{
 		Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s), and nothing proves which member is right: %s; "+
-			"Quorate changes nothing; you decide: see Corrupt in docs/troubleshooting.md",
+			"Quorate changes nothing; you decide: see "+v1beta1.Docs+"troubleshooting.md#corrupt",
 			f.Named(alarms), hashes(f)),
 		Outlook: decision.Waits,
 		Resync:  decision.ResyncLater,
@@ -194,7 +194,7 @@ func noSpace(f *facts.Facts) *decision.Plan {
 	case ranLately(f, v1beta1.TriggerNoSpace):
 		return &decision.Plan{
 			Message: "etcd rejects new keys (alarm NOSPACE); Quorate frees space again 10 minutes after the last " +
-				"time: see NOSPACE in docs/troubleshooting.md",
+				"time: see " + v1beta1.Docs + "troubleshooting.md#nospace",
 			Resync: decision.ResyncLater,
 			Due:    f.DefragRun.StartTime.Add(SpaceEvery).Sub(f.Now),
 		}
@@ -306,8 +306,8 @@ func outOfSpace(f *facts.Facts) *decision.Plan {
 	}
 	return &decision.Plan{
 		Message: fmt.Sprintf("etcd rejects new keys (alarm NOSPACE): %s fills 90 %% or more of the quota of %s; "+
-			"delete keys%s, or raise spec.options.quotaBackendBytes or spec.storage.size: see NOSPACE in "+
-			"docs/troubleshooting.md",
+			"delete keys%s, or raise spec.options.quotaBackendBytes or spec.storage.size: see "+
+			v1beta1.Docs+"troubleshooting.md#nospace",
 			why, quotas(f), compactYourself(f))}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -41,9 +42,9 @@ func recordRefused(f *facts.Facts) *decision.Plan {
 	return &decision.Plan{
 		Message: fmt.Sprintf("the ConfigMap %s is not as Quorate writes a record (%s), so Quorate changes and recreates "+
 			"nothing: it was made or edited by others, came from a backup, or the key of --record-keys is another one; "+
-			"kubectl delete configmap -n %s %s, and Quorate goes on by what it knows without it; see RecordRefused in "+
-			"docs/troubleshooting.md", strings.Join(names, ", "), strings.Join(why, "; "), f.Cluster.Namespace,
-			strings.Join(names, " ")),
+			"kubectl delete configmap -n %s %s, and Quorate goes on by what it knows without it; see "+
+			v1beta1.Docs+"troubleshooting.md#recordrefused",
+			strings.Join(names, ", "), strings.Join(why, "; "), f.Cluster.Namespace, strings.Join(names, " ")),
 		Resync: decision.ResyncLater,
 	}
 }
@@ -262,7 +263,7 @@ func quorumLost(f *facts.Facts) *decision.Plan {
 		message += "; " + way
 	}
 	return &decision.Plan{
-		Message: message + "; see QuorumLost in docs/troubleshooting.md",
+		Message: message + "; see " + v1beta1.Docs + "troubleshooting.md#quorumlost",
 		Outlook: nextComes(f),
 		Resync:  decision.ResyncLater,
 	}
@@ -280,19 +281,19 @@ func blind(f *facts.Facts) *decision.Plan {
 	}
 	if restart := distrusting(f); len(restart) > 0 {
 		message += fmt.Sprintf("; %s started before the present authority and must restart to trust it: see "+
-			"TrustOutdated in docs/troubleshooting.md", strings.Join(restart, ", "))
+			v1beta1.Docs+"troubleshooting.md#trustoutdated", strings.Join(restart, ", "))
 	}
 	if left := leftBehind(f); len(left) > 0 {
 		message += fmt.Sprintf("; these pods never ran and have an earlier spec: %s; delete them to get pods with "+
 			"this spec", strings.Join(left, ", "))
 	}
 	if gone := dataGone(f); f.Next == nil && !f.BesideExternal() && !quorumWithout(f, gone) {
-		message += fmt.Sprintf("; without the data of %s there is no quorum: bring it back, or you decide%s; see QuorumLost "+
-			"in docs/troubleshooting.md", strings.Join(gone, ", "), objects.Colon(f.Suggested()))
+		message += fmt.Sprintf("; without the data of %s there is no quorum: bring it back, or you decide%s; see "+
+			v1beta1.Docs+"troubleshooting.md#quorumlost", strings.Join(gone, ", "), objects.Colon(f.Suggested()))
 	}
 	if out := f.WithoutNodes(); len(out) > 0 && f.Next == nil && !f.BesideExternal() {
 		message += fmt.Sprintf("; the nodes of %s do not answer: the quorum is back when enough of them are; if they "+
-			"never are, you decide%s; see QuorumLost in docs/troubleshooting.md", strings.Join(out, ", "),
+			"never are, you decide%s; see "+v1beta1.Docs+"troubleshooting.md#quorumlost", strings.Join(out, ", "),
 			objects.Colon(f.Suggested()))
 	}
 	return &decision.Plan{Message: message, Outlook: outlookWhileBlind(f), Resync: decision.ResyncLater}

@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // access is the way to the API server.
@@ -89,8 +91,8 @@ func (r *refusal) advice() string {
 	case errors.Is(r.err, exec.ErrNotFound):
 		return "; install kubectl and put it on the PATH"
 	case r.is("Forbidden"):
-		return "; ask your Kubernetes administrator for that right (docs/reference/cli.md lists what each command " +
-			"needs)"
+		return "; ask your Kubernetes administrator for that right (" + v1beta1.Docs +
+			"reference/cli.md lists what each command needs)"
 	case strings.Contains(r.said, "the server doesn't have a resource type"),
 		strings.Contains(r.said, "could not find the requested resource"):
 		return "; Quorate is not installed in this Kubernetes cluster, or kubectl points to another one: see `kubectl " +

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/answer"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -249,7 +250,7 @@ func again(after time.Duration) string {
 
 func verdict(broken error) string {
 	if broken == nil {
-		return "The decision breaks none of the rules of safety (docs/explanation/safety.md)."
+		return "The decision breaks none of the rules of safety (" + v1beta1.Docs + "explanation/safety.md)."
 	}
 	return "THE DECISION BREAKS RULES OF SAFETY. With --verify Quorate withholds it. Please report this, with `kubectl " +
 		"quorate report`: " +

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 func TestCommandLine(t *testing.T) {
@@ -147,7 +149,7 @@ func TestExecutable(t *testing.T) {
 
 	_, err = script(t, `echo "Error from server (Forbidden): no" >&2; exit 1`).run(t.Context(), "get", "pods")
 	assert.EqualError(t, err, "`kubectl get pods`: Error from server (Forbidden): no; ask your Kubernetes "+
-		"administrator for that right (docs/reference/cli.md lists what each command needs)")
+		"administrator for that right ("+v1beta1.Docs+"reference/cli.md lists what each command needs)")
 	assert.True(t, refused(err, "Forbidden"))
 
 	_, err = (&executable{name: "kubectl-that-is-not-there"}).run(t.Context(), "get", "pods")

@@ -155,7 +155,7 @@ func (s screen) alarms() {
 	list := s.unlisted()
 	for _, r := range rowsOf(s.c, s.l, s.now) {
 		for _, alarm := range r.alarms {
-			list = append(list, fmt.Sprintf("%s has raised %s: see docs/troubleshooting.md", r.name, alarm))
+			list = append(list, fmt.Sprintf("%s has raised %s: see %s", r.name, alarm, pageOf(alarm)))
 		}
 	}
 	if len(list) == 0 {
@@ -167,6 +167,11 @@ func (s screen) alarms() {
 	}
 }
 
+// pageOf is what to do about an alarm.
+func pageOf(alarm string) string {
+	return v1beta1.Docs + "troubleshooting.md#" + strings.ToLower(alarm)
+}
+
 // unlisted are alarms of members that are not in the member list: etcd keeps them until they are disarmed.
 func (s screen) unlisted() (list []string) {
 	if s.l.etcd == nil {
@@ -175,8 +180,8 @@ func (s screen) unlisted() (list []string) {
 	for _, alarm := range s.l.etcd.Alarms {
 		if !slices.ContainsFunc(s.l.etcd.Members, func(m observation.Member) bool { return m.ID == alarm.MemberID }) {
 			list = append(list,
-				fmt.Sprintf("there is %s of member %x, which is not listed: see docs/troubleshooting.md",
-					alarm.Kind, alarm.MemberID))
+				fmt.Sprintf("there is %s of member %x, which is not listed: see %s", alarm.Kind, alarm.MemberID,
+					pageOf(string(alarm.Kind))))
 		}
 	}
 	return list

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
 	"github.com/quorate-dev/quorate/etcdops/backup/seed"
 	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
@@ -65,7 +66,7 @@ func begin(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	at := b.place()
 	fmt.Fprintf(stdout, "The static pod rescue-%s (%s) will run a new etcd with %d keys, at revision %d. Give each "+
-		"API server its address:\n\n  --etcd-servers=%s\n\nThen follow docs/how-to/self-hosted.md: delete the "+
+		"API server its address:\n\n  --etcd-servers=%s\n\nThen follow "+v1beta1.Docs+"how-to/self-hosted.md: delete the "+
 		"EtcdCluster whose members are lost, and move into a new one.\n", b.name, file, report.Keys, report.Revision, at.clientURL)
 	return nil
 }

@@ -21,9 +21,11 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/backup/seed"
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/datadir"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
-const usage = `Starts the members of an EtcdCluster on their nodes without Kubernetes (docs/how-to/self-hosted.md).
+const usage = `Starts the members of an EtcdCluster on their nodes without Kubernetes:
+` + v1beta1.Docs + `how-to/self-hosted.md
 
 Usage:
   quorate-snapshot rescue list [--path DIRECTORY]   what the members' directories on this node hold; nothing is changed

@@ -46,3 +46,6 @@ type SnapshotRef struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 }
+
+// Docs is where the pages are that messages name.
+const Docs = "https://github.com/quorate-dev/quorate/blob/main/docs/"

@@ -33,8 +33,8 @@ const (
 
 // TLSSpec says how clients and members prove who they are, and how what they say is kept secret.
 //
-// +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode || oldSelf.mode == 'Disabled'",message="tls.mode can only be changed from Disabled on a live cluster: members that trust different authorities, or none, can't hear each other; create a new EtcdCluster and move the data (docs/how-to/certificates.md)"
-// +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode || oldSelf.mode != 'Disabled' || (has(self.allowPlaintextClients) && self.allowPlaintextClients)",message="switching TLS on would lock all clients out at once: set tls.allowPlaintextClients to true with it, switch the applications, and remove it again (docs/how-to/certificates.md)"
+// +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode || oldSelf.mode == 'Disabled'",message="tls.mode can only be changed from Disabled on a live cluster: members that trust different authorities, or none, can't hear each other; create a new EtcdCluster and move the data (https://github.com/quorate-dev/quorate/blob/main/docs/how-to/certificates.md)"
+// +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode || oldSelf.mode != 'Disabled' || (has(self.allowPlaintextClients) && self.allowPlaintextClients)",message="switching TLS on would lock all clients out at once: set tls.allowPlaintextClients to true with it, switch the applications, and remove it again (https://github.com/quorate-dev/quorate/blob/main/docs/how-to/certificates.md)"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Disabled' || !has(self.allowPlaintextClients) || !self.allowPlaintextClients",message="with tls.mode Disabled all clients speak plain text; remove tls.allowPlaintextClients"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Secrets' || has(self.secrets)",message="tls.mode Secrets needs tls.secrets: the names of the Secrets with the certificates"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'CertManager' || has(self.certManager)",message="tls.mode CertManager needs tls.certManager.issuerRef"

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // settings of Metacontroller below which clusters wait for each other; otherwise is its own default, in 1.5.20 and in
@@ -46,7 +48,7 @@ func metacontrollerFlags(s *Seen) Finding {
 		flaws = append(flaws, fail("--apply-strategy="+strategy+": with it Metacontroller recreates what was just "+
 			"deleted, takes over objects of others and never releases volumes; Quorate refuses it and does nothing",
 			"set --apply-strategy=dynamic-apply in "+w.title()+", its default, before you create an EtcdCluster "+
-				"(docs/how-to/install.md#server-side-apply)"))
+				"("+v1beta1.Docs+"how-to/install.md#server-side-apply)"))
 	}
 	if d, err := time.ParseDuration(flag(c, "discovery-interval")); err == nil && d > longestDiscovery {
 		flaws = append(flaws, warn(fmt.Sprintf("--discovery-interval=%s: kinds that are new, Quorate's first, stay "+
@@ -58,7 +60,7 @@ func metacontrollerFlags(s *Seen) Finding {
 			"tokens",
 			"take it out, with --zap-log-level=info (1.5: -v=4), in "+w.title()+
 				"; then whatever its logs have reached has "+
-				"the keys: change them and the token (docs/how-to/certificates.md#when-something-was-stolen)"))
+				"the keys: change them and the token ("+v1beta1.Docs+"how-to/certificates.md#when-something-was-stolen)"))
 	}
 	return together(ok("%s", strings.Join(has, " ")), flaws)
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -303,10 +304,10 @@ func metacontrollerVersion(s *Seen) Finding {
 				"later")
 	case r.before(4, 16):
 		return warn(r.String()+" can't send a token without showing it in its metrics: only the NetworkPolicy keeps "+
-			"others away from the hooks", "upgrade Metacontroller to 4.16 or later (docs/explanation/security.md)")
+			"others away from the hooks", "upgrade Metacontroller to 4.16 or later ("+v1beta1.Docs+"explanation/security.md)")
 	case r.before(5, 0):
 		return ok("%s has what is needed, by its documentation; the tests run with 4.17.2 "+
-			"(docs/reference/versions.md)", r)
+			"("+v1beta1.Docs+"reference/versions.md)", r)
 	}
 	return warn(r.String()+" is newer than any that is known here", "try it where nothing depends on it first")
 }

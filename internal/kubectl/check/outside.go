@@ -149,7 +149,7 @@ func podSecurity(s *Seen) Finding {
 			c.Name,
 			what, level), command("kubectl label namespace %s --overwrite "+
 			"pod-security.kubernetes.io/enforce=privileged",
-			c.Namespace)+", or "+instead+" (docs/explanation/security.md)"))
+			c.Namespace)+", or "+instead+" ("+v1beta1.Docs+"explanation/security.md)"))
 	}
 	return together(ok("nothing in the way"), flaws)
 }
@@ -175,7 +175,7 @@ func selfHosted(s *Seen) Finding {
 		case c.Spec.HostNetwork == nil:
 			flaws = append(flaws, warn(fmt.Sprintf("the API server has its data in EtcdCluster %s/%s, whose members "+
 				"can't be reached without kube-proxy and the pods' network", c.Namespace, c.Name),
-				"move to an EtcdCluster with spec.hostNetwork (docs/how-to/self-hosted.md)"))
+				"move to an EtcdCluster with spec.hostNetwork ("+v1beta1.Docs+"how-to/self-hosted.md)"))
 		case len(unknown) > 0:
 			flaws = append(flaws, fail(fmt.Sprintf("an API server has its data in EtcdCluster %s/%s, and does not "+
 				"know where its members may be next: once all have been replaced, it finds none", c.Namespace, c.Name),

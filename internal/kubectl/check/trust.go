@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // expiresSoon is how long before its end people should hear of it.
@@ -79,8 +81,8 @@ func certificate(s *Seen) Finding {
 
 // renewal is the command for another certificate and another token.
 func (s *Seen) renewal() string {
-	return "make another (docs/explanation/security.md): " + command("kubectl -n %s delete secret %s", s.Namespace,
-		s.hooksSecret()) + ", then " + s.install()
+	return "make another (" + v1beta1.Docs + "explanation/security.md): " +
+		command("kubectl -n %s delete secret %s", s.Namespace, s.hooksSecret()) + ", then " + s.install()
 }
 
 func trust(s *Seen) Finding {
@@ -122,7 +124,7 @@ func (s *Seen) trustsFolder(w *workload) Finding {
 	if !mountsTrust(w) {
 		return fail(fmt.Sprintf("%s does not mount the ConfigMap %s where SSL_CERT_DIR points", w.title(),
 			callerCA),
-			"mount it there (docs/explanation/security.md); or upgrade Metacontroller to 4.16 or later, and say so "+
+			"mount it there ("+v1beta1.Docs+"explanation/security.md); or upgrade Metacontroller to 4.16 or later, and say so "+
 				"to quorate install")
 	}
 	if f := s.signed([]byte(s.trusted.Data["ca.crt"]), "the ConfigMap "+s.Metacontroller+"/"+callerCA,
@@ -213,7 +215,7 @@ func token(s *Seen) Finding {
 		!slices.ContainsFunc(containerOf(w).Args, func(a string) bool { return strings.HasPrefix(a, "--token-file") }) {
 		return warn("Quorate asks for none: all who reach the hooks may call them",
 			"use what quorate install prints, "+
-				"with Metacontroller 4.16 or later or 1.5 (docs/explanation/security.md): "+s.install())
+				"with Metacontroller 4.16 or later or 1.5 ("+v1beta1.Docs+"explanation/security.md): "+s.install())
 	}
 	if f := s.without([]string{secrets}); f.State != OK {
 		return f
