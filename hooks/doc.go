@@ -70,7 +70,7 @@
 //	S15  a decision made twice, or two at once, changes nothing about S1 to S14
 //	S16  at rest there are no writes
 //	S17  deletion touches nothing of another cluster and never waits for etcd, except for members that have joined an external etcd: they leave it first
-//	S18  versions move one minor up at a time, over safe patch levels only
+//	S18  versions move one minor up at a time, over safe patch levels only, and after a verified snapshot where a schedule takes them
 //	S19  a certificate is put to use once every member trusts its authority; authorities are brought in and out one member at a time
 //	S20  no one who keeps a permission is ever without it: grants come before revokes; no member begins to ask clients
 //	     for no certificate while auth is not known to be on, and auth is not turned off while one does

@@ -16,6 +16,8 @@ func Of(f *facts.Facts, p rules.Decided) decision.Decision {
 		Because: decision.Reason{Rule: p.Rule.Name, Message: awaited.AddTo(p.Message)},
 		Next:    awaited.Prospect(p.Next),
 		Awaited: awaited,
+
+		WantsSnapshot: p.WantsSnapshot,
 	}
 	if p.Aside {
 		says.Next.Reason = p.Next.Reason

@@ -48,6 +48,8 @@ type told struct {
 	// GivenUp is the voter that is given up for its silence; empty for none.
 	GivenUp string
 	Awaited awaited
+	// WantsSnapshot: an upgrade waits for one.
+	WantsSnapshot bool
 }
 
 // statusOf is what people see. Nothing that safety needs is read back from it (S14); only the times of the last changes
@@ -97,6 +99,7 @@ func statusOf(f *facts.Facts, d told) v1beta1.EtcdClusterStatus {
 	}
 	s.Internal.Watched = f.Watched()
 	s.Internal.ClockTime = old.Internal.ClockTime
+	s.SnapshotWanted = f.SnapshotWanted(d.WantsSnapshot)
 	s.Connection = connection(f)
 	s.Internal.Awaited = d.Awaited.List
 	s.Operations = operations(f, d.Because)

@@ -91,6 +91,8 @@ type Plan struct {
 	GivenUp GivenUp
 	// Defragmentation is what the status is to say of a run; nil leaves it.
 	Defragmentation *DefragmentationRun
+	// WantsSnapshot: the status is to ask for a snapshot, unless it does already.
+	WantsSnapshot bool
 	// Resync is how soon to ask again at first; 0 leaves it to the controller's resync period. Due is in how long a
 	// time is over that the rule waits for; 0 or less for none. See answer/resync.go.
 	Resync Pause

@@ -113,7 +113,7 @@ func WithTimesUntil(c *v1beta1.EtcdCluster, now time.Time) *v1beta1.EtcdCluster 
 
 // timesOf are the times in a status at which something was so.
 func timesOf(s *v1beta1.EtcdClusterStatus) []*metav1.Time {
-	list := []*metav1.Time{&s.Internal.Defragmentation.LastMemberTime}
+	list := []*metav1.Time{&s.Internal.Defragmentation.LastMemberTime, &s.SnapshotWanted}
 	for i := range s.Members {
 		m := &s.Members[i]
 		list = append(list, &m.JoinTime, &m.LastTransitionTime)

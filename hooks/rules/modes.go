@@ -276,6 +276,10 @@ var Modes = []Mode{
 			decision.NewRule("PrepareRestore",
 				"The cluster is as the spec wants it, and does not have the data that an EtcdOperation asks for: "+
 					"the next epoch is being made ready, or can't be.", prepareRestore, decision.Works, decision.Waits),
+			// Waits: the snapshot failed
+			decision.NewRule("WaitForSnapshot",
+				"Another minor version begins once a schedule has taken a verified snapshot.",
+				waitForSnapshot, decision.Works, decision.Waits),
 			// Waits: no window ever opens
 			decision.NewRule("WaitForWindow",
 				"All serve, and what is left to do disturbs members and can wait: it begins when a window of "+

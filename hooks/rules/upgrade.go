@@ -108,7 +108,7 @@ func upgrade(f *facts.Facts) *decision.Plan {
 	switch {
 	case f.Refuses(hops):
 		return &decision.Plan{Message: f.Refusal(hops), Outlook: decision.Waits}
-	case f.HopWaits():
+	case f.HopWaits(), f.SnapshotFirst():
 		return nil
 	case f.Behind() != "":
 		return &decision.Plan{
@@ -127,6 +127,19 @@ func upgrade(f *facts.Facts) *decision.Plan {
 		Record: decision.RecordChange{Version: next.String()},
 		Resync: decision.ResyncSoon,
 	}
+}
+
+func waitForSnapshot(f *facts.Facts) *decision.Plan {
+	if f.HopWaits() || !f.SnapshotFirst() {
+		return nil
+	}
+	p := &decision.Plan{Message: f.SnapshotAwaited(), WantsSnapshot: true}
+	if why := f.SnapshotMissed(); why != "" {
+		p.Message = fmt.Sprintf("%s; %s; take one with `kubectl quorate snapshot -n %s %s`, or set "+
+			"spec.snapshotBeforeUpgrade to Never", p.Message, why, f.Cluster.Namespace, f.Cluster.Name)
+		p.Outlook = decision.Waits
+	}
+	return p
 }
 
 // stepDown lets etcd lower what the cluster has agreed on before members of the lower version start.

@@ -25,6 +25,7 @@ func version(j *judgement, old, now *facts.Epoch) {
 	if from.Minor() == to.Minor() || stillRuns(j, to) { // a patch release, or taken back on the way
 		return
 	}
+	j.require(!j.f.SnapshotFirst(), "S18", "from %s to %s without a snapshot of what was there before", from, to)
 	all := func(is func(*facts.Member) bool) bool {
 		return len(objects.Filter(j.f.Members, is)) == len(j.f.Members)
 	}

@@ -62,12 +62,7 @@ func (s *taken) unfinished() bool {
 }
 
 // since is from when the data is: everything that was written before is in it.
-func (s *taken) since() metav1.Time {
-	if s.Status.StartTime.IsZero() {
-		return s.CreationTimestamp
-	}
-	return s.Status.StartTime
-}
+func (s *taken) since() metav1.Time { return s.BeganAt() }
 
 func (s *taken) reference() *v1beta1.SnapshotReference {
 	return &v1beta1.SnapshotReference{Name: s.Name, Time: s.since(), Revision: s.Status.Revision}
@@ -118,6 +113,7 @@ type agenda struct {
 	pod                        *corev1.Pod // of the stream, and not being deleted; nil for none
 	last                       time.Time   // the last run that was answered with a snapshot
 	due                        time.Time   // the run that should be taken; zero for none
+	beforeUpgrade              bool        // an upgrade waits for that run
 }
 
 func newAgenda(o Observation) *agenda {
@@ -149,6 +145,7 @@ func newAgenda(o Observation) *agenda {
 	if a.timetable != nil {
 		a.due = a.timetable.Latest(slices.MaxFunc([]time.Time{a.last, o.Schedule.CreationTimestamp.Time},
 			time.Time.Compare), o.Now)
+		a.dueBeforeUpgrade()
 	}
 	return a
 }
@@ -166,6 +163,20 @@ func (a *agenda) understood(s *v1beta1.EtcdSnapshot) *taken {
 		t.at = run
 	}
 	return t
+}
+
+// dueBeforeUpgrade makes a run due for which an upgrade of the cluster waits: that of the next whole minute, as the one
+// before may have been taken already, and skipped.
+func (a *agenda) dueBeforeUpgrade() {
+	cluster := a.Clusters[a.Schedule.Spec.Template.Spec.ClusterRef.Name]
+	if cluster == nil || cluster.Status.SnapshotWanted.IsZero() || a.Schedule.Spec.Template.Spec.External != nil {
+		return
+	}
+	run := cluster.Status.SnapshotWanted.Truncate(time.Minute).Add(time.Minute)
+	if run.After(a.last) && !a.ahead(run) {
+		a.due = run
+		a.beforeUpgrade = true
+	}
 }
 
 // read sets the timetable, or what is wrong with it.

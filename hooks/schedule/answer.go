@@ -43,7 +43,7 @@ func (a *agenda) decide(d *Decision) {
 
 // skips is what the snapshot of the run that is due is skipped for; nil for nothing.
 func (a *agenda) skips() *snapshot.Unless {
-	if skip := a.Schedule.Spec.SkipUnchanged; skip != nil && !*skip {
+	if skip := a.Schedule.Spec.SkipUnchanged; a.beforeUpgrade || skip != nil && !*skip {
 		return nil
 	}
 	return a.unless()

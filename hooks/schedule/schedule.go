@@ -32,7 +32,7 @@ type Observation struct {
 	// Secrets that it owns, by name; Keyed tells that the installation has keys for streams.
 	Secrets map[string]*Secret
 	Keyed   bool
-	// Clusters of the namespace, by name, its own among them; none without spec.stream.
+	// Clusters of the namespace, by name, its own among them.
 	Clusters map[string]*v1beta1.EtcdCluster
 	// Images are where the installation has them from, AllowedEndpoints where an etcd may be that Quorate does not run;
 	// nil allows none. They are for the stream.

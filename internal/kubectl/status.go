@@ -181,7 +181,7 @@ func (s screen) unlisted() (list []string) {
 		if !slices.ContainsFunc(s.l.etcd.Members, func(m observation.Member) bool { return m.ID == alarm.MemberID }) {
 			list = append(list,
 				fmt.Sprintf("there is %s of member %x, which is not listed: see %s", alarm.Kind, alarm.MemberID,
-					pageOf(string(alarm.Kind))))
+					pageOf(alarm.Kind)))
 		}
 	}
 	return list

@@ -144,15 +144,19 @@ func relatedToOperation(op *v1beta1.EtcdOperation, byUID bool) []relatedRule {
 	return []relatedRule{clustersNamed(byUID, op.Namespace, op.Spec.ClusterRef.Name)}
 }
 
-// relatedToSchedule: the etcd whose changes its stream stores; nothing without a stream.
+// relatedToSchedule: the etcd whose changes its stream stores, and whose upgrades may wait for a snapshot.
 func relatedToSchedule(s *v1beta1.EtcdSnapshotSchedule, byUID bool) []relatedRule {
+	cluster := clustersNamed(byUID, s.Namespace, s.Spec.Template.Spec.SourceName())
+	external := s.Spec.Template.Spec.External != nil
 	switch {
-	case byUID && s.Spec.Stream == nil:
+	case byUID && external && s.Spec.Stream == nil:
 		return nil
-	case byUID && s.Spec.Template.Spec.External != nil:
+	case byUID && external:
 		return []relatedRule{labelled}
+	case byUID && s.Spec.Stream == nil:
+		return []relatedRule{cluster}
 	}
-	return withLabelled(byUID, snapshot.Secrets(&s.Spec.Template.Spec), clustersNamed(byUID, s.Namespace, s.Spec.Template.Spec.SourceName()))
+	return withLabelled(byUID, snapshot.Secrets(&s.Spec.Template.Spec), cluster)
 }
 
 // relatedToMirror: its destination and its source.

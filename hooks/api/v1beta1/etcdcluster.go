@@ -96,6 +96,13 @@ type EtcdClusterSpec struct {
 	// +optional
 	UpgradePolicy UpgradePolicy `json:"upgradePolicy,omitempty"`
 
+	// SnapshotBeforeUpgrade says whether a verified snapshot comes before another minor version, up or down.
+	// IfScheduled (the default) waits for one where an EtcdSnapshotSchedule of this cluster has taken snapshots, and has
+	// it take one at once, unless the newest is at most ten minutes old. Never waits for none.
+	// +optional
+	// +default="IfScheduled"
+	SnapshotBeforeUpgrade SnapshotBeforeUpgrade `json:"snapshotBeforeUpgrade,omitempty"`
+
 	// Image says where the etcd image comes from.
 	// +optional
 	Image ImageSpec `json:"image,omitzero"`
@@ -272,6 +279,17 @@ const (
 	UpgradeOneMinor UpgradePolicy = "OneMinor"
 	// UpgradeStep walks there by the newest known patch release of each minor.
 	UpgradeStep UpgradePolicy = "Step"
+)
+
+// SnapshotBeforeUpgrade says whether a verified snapshot comes before another minor version.
+// +kubebuilder:validation:Enum=IfScheduled;Never
+type SnapshotBeforeUpgrade string
+
+const (
+	// SnapshotIfScheduled waits for a snapshot where an EtcdSnapshotSchedule takes them.
+	SnapshotIfScheduled SnapshotBeforeUpgrade = "IfScheduled"
+	// SnapshotNever waits for none.
+	SnapshotNever SnapshotBeforeUpgrade = "Never"
 )
 
 // ImageSpec says where the etcd image comes from. Its tag is `v` and the version, such as v3.6.16, unless tags says
@@ -671,6 +689,10 @@ type EtcdClusterStatus struct {
 	// members.
 	// +optional
 	Version string `json:"version,omitempty"`
+
+	// SnapshotWanted is since when an upgrade waits for a verified snapshot: schedules of this cluster take one then.
+	// +optional
+	SnapshotWanted metav1.Time `json:"snapshotWanted,omitzero"`
 
 	// Leader is the name of the member that leads.
 	// +optional

@@ -424,6 +424,14 @@ const Verified = "Verified"
 // Deleted is the condition of an EtcdSnapshot that is being deleted: it is False while what is stored is still there.
 const Deleted = "Deleted"
 
+// BeganAt is from when the data is: all that was written before is in it.
+func (s *EtcdSnapshot) BeganAt() metav1.Time {
+	if s.Status.StartTime.IsZero() {
+		return s.CreationTimestamp
+	}
+	return s.Status.StartTime
+}
+
 // EtcdSnapshotStatus is what became of a snapshot.
 type EtcdSnapshotStatus struct {
 	// ObservedGeneration is the generation of the spec that this status was made for; -1 before there is one.

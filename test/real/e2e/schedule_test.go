@@ -118,6 +118,8 @@ func TestSchedule(t *testing.T) {
 			store.stored(c))
 	})
 
+	c.upgradesAfterASnapshot("often")
+
 	c.kube("patch", "etcdsnapshotschedule", "often", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
 	refused, err := kubectl("", "-n", c.ns, "delete", "etcdsnapshotschedule", "often", "--cascade=foreground")
 	require.ErrorContains(t, err, "without --cascade=foreground", refused)
@@ -131,6 +133,35 @@ func TestSchedule(t *testing.T) {
 		assert.Equal(t, "often", s.Annotations[objects.AnnotationRetained], s.Name)
 	}
 	assert.Subset(t, names, []string{second.Name, third.Name}, "a schedule with the policy Retain leaves its snapshots")
+}
+
+// upgradesAfterASnapshot: another minor version waits until the schedule, which no clock wakes, has taken a verified
+// snapshot, as those that are there are old.
+func (c *cluster) upgradesAfterASnapshot(schedule string) {
+	c.t.Helper()
+	c.kube("patch", "etcdsnapshotschedule", schedule, "--type=merge", "-p", `{"spec":{"schedule":"0 0 1 1 *"}}`)
+	eventually(c.t, "no snapshot is being taken", func() string {
+		s, _ := c.schedule(schedule)
+		return while(len(s.Status.Active) > 0 || s.Status.ObservedGeneration != s.Generation, fmt.Sprint(s.Status.Active))
+	})
+	_, old := c.schedule(schedule)
+	for _, s := range old {
+		c.kube("patch", "etcdsnapshot", s.Name, "--subresource=status", "--type=merge", "-p",
+			fmt.Sprintf(`{"status":{"startTime":%q}}`, time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)))
+	}
+	c.edit(`{"version":"3.7.3"}`)
+	c.converges(1)
+	_, all := c.schedule(schedule)
+	newest := all[len(all)-1]
+	assert.NotEqual(c.t, old[len(old)-1].Name, newest.Name, "a snapshot was taken for the upgrade")
+	assert.Equal(c.t, v1beta1.SnapshotSucceeded, newest.Status.Phase, newest.Status.Message)
+	assert.Equal(c.t, "3.6.16", newest.Status.EtcdVersion)
+	started := c.observed(name + "-0").Status.ContainerStatuses[0].State.Running.StartedAt
+	assert.True(c.t, newest.Status.VerificationTime.Before(&started), "%s, and etcd 3.7 was started %s",
+		newest.Status.VerificationTime, started)
+	assert.True(c.t, slices.ContainsFunc(c.object().Status.History,
+		func(h v1beta1.HistoryEntry) bool { return h.Rule == "WaitForSnapshot" }))
+	assert.Zero(c.t, c.object().Status.SnapshotWanted)
 }
 
 // runOf is the time in the name of a snapshot.

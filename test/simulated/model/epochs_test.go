@@ -76,7 +76,7 @@ func (a asked) world(troubles int, decide decider, just ...string) *scene {
 	s := &scene{w: w, plot: plot, troubles: troubles, just: just}
 	s.settle()
 	w.Write(5)
-	w.TakeSnapshot("s1", "s3://bucket/s1", "")
+	w.TakeSnapshot("s1", "s3://bucket/s1", "", "")
 	w.Write(3)
 	wish := v1beta1.RestoreOperation{Snapshot: &v1beta1.SnapshotSource{SnapshotRef: v1beta1.SnapshotRef{Name: "s1"}}}
 	switch a.what {

@@ -65,7 +65,7 @@ func (j joined) world(troubles int, decide decider, just ...string) *scene {
 	if j.voting {
 		s.settle()
 	}
-	w.TakeSnapshot("s1", "s3://bucket/s1", "")
+	w.TakeSnapshot("s1", "s3://bucket/s1", "", "")
 	w.Write(3)
 	w.TakeLog()
 	w.Decide = decide

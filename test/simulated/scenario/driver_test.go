@@ -75,9 +75,15 @@ var verbs = map[string]func(*story, args) string{
 	"velero": does((*story).velero),
 	"status": does(func(s *story, _ args) { s.w.WipeStatus() }), // status wipe
 	"fence":  does((*story).fence),                              // fence member=demo-1,demo-2 | fence: kubectl annotate
-	// snapshot name=s1 url=s3://bucket/s1 [flaw=Damaged]: what clients have written is in a store, and an
-	// EtcdSnapshot tells of it
-	"snapshot": does(func(s *story, a args) { s.w.TakeSnapshot(a["name"], a["url"], a["flaw"]) }),
+	// snapshot name=s1 url=s3://bucket/s1 [flaw=Damaged] [schedule=nightly] | name=s1 fails=why schedule=nightly: what
+	// clients have written is in a store, and an EtcdSnapshot tells of it
+	"snapshot": does(func(s *story, a args) {
+		if a.has("fails") {
+			s.w.FailSnapshot(a["name"], a["fails"], a["schedule"])
+			return
+		}
+		s.w.TakeSnapshot(a["name"], a["url"], a["flaw"], a["schedule"])
+	}),
 	// artifact url=s3://bucket/latest: what clients have written is in a store, in the place of what was there, and
 	// no EtcdSnapshot tells of it
 	"artifact": does(func(s *story, a args) { s.w.StoreArtifact(a["url"], "") }),

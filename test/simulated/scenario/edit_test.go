@@ -43,6 +43,7 @@ var clusterFields = map[string]string{
 	"replicas":       "Replicas",
 	"retire":         "RemoveExternalMembers",
 	"sans":           "TLS.ExtraSANs",
+	"snapshot-first": "SnapshotBeforeUpgrade",
 	"schedule":       "Maintenance.Defragmentation.Schedule",
 	"self-hosted":    "SelfHosted",
 	"size":           "Storage.Size",

@@ -37,9 +37,15 @@ var scheduleVerbs = map[string]func(*scheduleStory, args) string{
 	"end": does((*scheduleStory).end),
 	// stream runs | ends=Compacted | fails | lost | gone: what befalls the pod that stores changes
 	"stream": does((*scheduleStory).stream),
-	"cache":  does((*scheduleStory).cache), // cache freeze | thaw: Metacontroller sees the snapshots as they were
-	"tick":   does(func(s *scheduleStory, a args) { s.tick(a) }),
-	"sync":   func(s *scheduleStory, _ args) string { return s.sync() },
+	// upgrade | done: the cluster waits for a snapshot, and has got it
+	"upgrade": does(func(s *scheduleStory, a args) {
+		if s.wanted = metav1.NewTime(s.now); a.has("done") {
+			s.wanted = metav1.Time{}
+		}
+	}),
+	"cache": does((*scheduleStory).cache), // cache freeze | thaw: Metacontroller sees the snapshots as they were
+	"tick":  does(func(s *scheduleStory, a args) { s.tick(a) }),
+	"sync":  func(s *scheduleStory, _ args) string { return s.sync() },
 	// live 960h [fails=why]: each time when Quorate wants to be asked again it is; clients write, and what is taken
 	// ends
 	"live":  (*scheduleStory).live,
@@ -57,6 +63,7 @@ type scheduleStory struct {
 	// id of the etcd, and how far it has come.
 	id                     string
 	revision, authRevision int64
+	wanted                 metav1.Time   // since when an upgrade waits
 	again                  time.Duration // after which Quorate wants to be asked
 	taken                  map[string]int
 }
@@ -236,7 +243,7 @@ func (s *scheduleStory) observed() schedule.Observation {
 	demo := &v1beta1.EtcdCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default"},
 		Spec:       v1beta1.EtcdClusterSpec{Version: "3.6.16"},
-		Status: v1beta1.EtcdClusterStatus{ClusterID: s.id,
+		Status: v1beta1.EtcdClusterStatus{ClusterID: s.id, SnapshotWanted: s.wanted,
 			Members:    []v1beta1.MemberStatus{{Name: "demo-0", Role: v1beta1.Voter}},
 			Conditions: []metav1.Condition{{Type: v1beta1.Available, Status: metav1.ConditionTrue}}},
 	}

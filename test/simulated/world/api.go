@@ -248,10 +248,13 @@ func (w *World) Collect() {
 	}
 }
 
-// hasOwner reports whether one owner of the object is alive, or it has none.
+// hasOwner reports whether one owner of the object is alive, or it has none. Schedules, whose snapshots are, always are.
 func (w *World) hasOwner(o metav1.Object) bool {
 	owners := o.GetOwnerReferences()
 	return len(owners) == 0 || slices.ContainsFunc(owners, func(r metav1.OwnerReference) bool {
+		if r.Kind == v1beta1.KindSchedule {
+			return true
+		}
 		c := w.Objects[Key{ClusterKind, r.Name}]
 		return c != nil && c.GetUID() == r.UID
 	})

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -39,14 +40,11 @@ type Artifact struct {
 }
 
 // TakeSnapshot stores what clients have written so far, as an artifact with this URL, and an EtcdSnapshot that tells
-// of it. flaw is why it can't be restored; empty when it can.
-func (w *World) TakeSnapshot(name, url, flaw string) {
+// of it. flaw is why it can't be restored; empty when it can. schedule is the EtcdSnapshotSchedule that took it; empty
+// for none.
+func (w *World) TakeSnapshot(name, url, flaw, schedule string) {
 	taken, of := w.StoreArtifact(url, flaw)
-	cluster := w.Cluster().Name
-	s := &v1beta1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name,
-		Labels: map[string]string{objects.LabelCluster: cluster}}}
-	s.Spec = v1beta1.EtcdSnapshotSpec{ClusterRef: v1beta1.ClusterRef{Name: cluster},
-		Store: v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "bucket"}}}
+	s := w.snapshotOf(name, schedule)
 	s.Status = v1beta1.EtcdSnapshotStatus{Phase: v1beta1.SnapshotSucceeded, URI: url,
 		CompletionTime: metav1.NewTime(w.Now), VerificationTime: metav1.NewTime(w.Now),
 		SHA256: taken.SHA256}
@@ -54,6 +52,26 @@ func (w *World) TakeSnapshot(name, url, flaw string) {
 		s.Status.ClusterID = strconv.FormatUint(of, 16)
 	}
 	_ = w.create(snapshotKind, s)
+}
+
+// FailSnapshot leaves an EtcdSnapshot of a schedule that failed, and says why.
+func (w *World) FailSnapshot(name, why, schedule string) {
+	s := w.snapshotOf(name, schedule)
+	s.Status = v1beta1.EtcdSnapshotStatus{Phase: v1beta1.SnapshotFailed, Message: why}
+	_ = w.create(snapshotKind, s)
+}
+
+func (w *World) snapshotOf(name, schedule string) *v1beta1.EtcdSnapshot {
+	cluster := w.Cluster().Name
+	s := &v1beta1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Labels: map[string]string{objects.LabelCluster: cluster}}}
+	s.Spec = v1beta1.EtcdSnapshotSpec{ClusterRef: v1beta1.ClusterRef{Name: cluster},
+		Store: v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "bucket"}}}
+	if schedule != "" {
+		s.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(),
+			Kind: v1beta1.KindSchedule, Name: schedule, UID: types.UID("uid-" + schedule), Controller: new(true)}}
+	}
+	return s
 }
 
 // StoreArtifact stores what clients have written so far under this URL, in the place of what is there. It tells of
