@@ -24,7 +24,7 @@ what() {
     pages) echo TestDocuments TestSamples ;;
     versions) echo TestEveryMinorVersion TestJoinEveryMinorVersion TestJoinAStatefulSet TestAPIServer TestCoreDNS ;;
     big) echo TestAGibibyte ;;
-    nodes) echo TestNodesComeAndGo ;;
+    nodes) echo TestNodesComeAndGo TestTwoOfThreeNodesAreLost ;;
     chaos) echo TestChaos ;;
     upgrade) echo TestUpgradeOfQuorate ;;
     selfhosted-*) echo "TestSelfHosted, without $(skipped "$1" | sed "s/|/, /g")" ;;

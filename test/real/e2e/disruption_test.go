@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +18,9 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -258,6 +261,37 @@ func TestNodesComeAndGo(t *testing.T) {
 	assert.Empty(t, w.refused)
 	assert.Equal(t, clusterID, c.object().Status.ClusterID)
 	t.Logf("%d nodes have gone, and as many have come", gone)
+}
+
+// TestTwoOfThreeNodesAreLost: while they are away nothing is begun, and after spec.recovery.after the status says which
+// command there is. When they are back, so is everything. It needs a lab with five nodes.
+func TestTwoOfThreeNodesAreLost(t *testing.T) {
+	t.Cleanup(func() { kube(t, "uncordon", "node1") })
+	kube(t, "cordon", "node1")
+	c := newCluster(t, three+"  storage: {size: 1Gi}\n  recovery: {after: 1m}\n  tolerations:\n"+
+		"  - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 5}\n")
+	c.converges(3)
+	w, ids := c.writes(), c.ids()
+	var lost []string
+	for _, pod := range c.pods()[:2] {
+		lost = append(lost, c.nodeOf(pod.Name))
+	}
+	for _, node := range lost {
+		inLab(t, "poweroff", node)
+	}
+	eventually(t, "the status names the command", func() string {
+		ready := meta.FindStatusCondition(c.object().Status.Conditions, v1beta1.Ready)
+		says := strings.Contains(ready.Message, "the nodes of") && strings.Contains(ready.Message, "kubectl quorate recover")
+		return while(!says, ready.Message)
+	})
+	assert.Equal(t, "Blind", c.object().Status.Rule)
+	assert.EqualValues(t, 1, c.object().Status.Epoch, "nothing has begun by itself")
+	for _, node := range lost {
+		inLab(t, "poweron", node)
+	}
+	c.converges(3)
+	assert.Equal(t, ids, c.ids())
+	w.losesNothing()
 }
 
 // replaces nodes by new ones of the same names, with nothing in memory.
