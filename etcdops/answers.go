@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -64,7 +65,7 @@ func (e *Etcd) connect(ctx context.Context, address string, check reach.Control)
 type talk struct {
 	net.Conn
 
-	brought int // by Read alone
+	brought atomic.Int64
 	over    chan struct{}
 	lock    sync.Mutex
 	seated  bool
@@ -73,11 +74,11 @@ type talk struct {
 
 // Read implements net.Conn.
 func (t *talk) Read(p []byte) (int, error) {
-	if t.brought >= smallTalk && !t.wait() {
+	if t.brought.Load() >= smallTalk && !t.wait() {
 		return 0, net.ErrClosed
 	}
 	n, err := t.Conn.Read(p)
-	t.brought += n
+	t.brought.Add(int64(n))
 	return n, err
 }
 

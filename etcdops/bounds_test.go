@@ -94,7 +94,7 @@ func TestManySmallAnswersThatBecomeLarge(t *testing.T) {
 			for _, endpoint := range endpoints {
 				client, err := new(Etcd).open(endpoint)
 				require.NoError(t, err)
-				_, err = new(Etcd).memberList(t.Context(), client)
+				_, err = new(Etcd).memberList(t.Context(), client.ActiveConnection())
 				require.ErrorIs(t, err, ErrOtherEtcd)
 				require.NoError(t, client.Close())
 			}

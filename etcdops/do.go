@@ -107,7 +107,7 @@ func (e *Etcd) doAt(ctx context.Context, step decision.Step, on *observation.Mem
 		return false, err
 	}
 	defer func() { _ = client.Close() }()
-	list, err := e.memberList(ctx, client)
+	list, err := e.memberList(ctx, client.ActiveConnection())
 	if err != nil {
 		return false, notDone(err)
 	}

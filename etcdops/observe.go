@@ -11,16 +11,19 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-// A contact is one endpoint in the course of one Observe: its client, and what its etcd answered.
+// A contact is one endpoint in the course of one Observe: how it is asked, and what its etcd answered.
 type contact struct {
 	endpoint observation.Endpoint
-	client   *clientv3.Client
-	told     handshake
+	// client is nil on a kept connection; conn is that, or the client's.
+	client *clientv3.Client
+	conn   grpc.ClientConnInterface
+	told   *handshake
 	// status is nil when there was no answer, or one from another etcd; err then says why.
 	status *pb.StatusResponse
 	err    error
@@ -59,7 +62,7 @@ func (e *Etcd) askAll(ctx context.Context, endpoints []observation.Endpoint) []*
 	contacts := make([]*contact, len(endpoints))
 	var wg sync.WaitGroup
 	for i, endpoint := range endpoints {
-		contacts[i] = &contact{endpoint: endpoint}
+		contacts[i] = &contact{endpoint: endpoint, told: &handshake{}}
 		wg.Go(func() { e.ask(ctx, contacts[i]) })
 	}
 	wg.Wait()
@@ -67,9 +70,10 @@ func (e *Etcd) askAll(ctx context.Context, endpoints []observation.Endpoint) []*
 }
 
 func (e *Etcd) ask(ctx context.Context, c *contact) {
-	if c.client, c.err = e.openTelling(c.endpoint, &c.told); c.err != nil {
+	if c.client, c.err = e.openTelling(c.endpoint, c.told); c.err != nil {
 		return
 	}
+	c.conn = c.client.ActiveConnection()
 	e.askStatus(ctx, c)
 	if errors.Is(c.err, errToken) {
 		c.tokenRefused = true
@@ -81,8 +85,13 @@ func (e *Etcd) ask(ctx context.Context, c *contact) {
 		e.askAuth(ctx, c)
 	}
 	if c.endpoint.PeerAddress != "" && c.told.anonymous() {
-		e.hearPeer(ctx, c.endpoint, &c.told)
+		e.hearPeer(ctx, c.endpoint, c.told)
 	}
+	c.judge()
+}
+
+// judge throws away what can't be the status of an etcd.
+func (c *contact) judge() {
 	if c.err != nil {
 		c.status = nil
 	} else if err := boundedStatus(c.status); err != nil {
@@ -93,7 +102,7 @@ func (e *Etcd) ask(ctx context.Context, c *contact) {
 func (e *Etcd) askStatus(ctx context.Context, c *contact) {
 	c.err = e.call(ctx, callStatus, e.timeout(), func(ctx context.Context) (err error) {
 		// Not the client's own Status: that one opens a second connection.
-		c.status, err = maintenance(c.client).Status(ctx, &pb.StatusRequest{})
+		c.status, err = pb.NewMaintenanceClient(c.conn).Status(ctx, &pb.StatusRequest{})
 		return err
 	})
 }
@@ -112,7 +121,7 @@ func (e *Etcd) findMembership(ctx context.Context, contacts []*contact) *observa
 	ctx, cancel := context.WithTimeout(ctx, 2*e.timeout())
 	defer cancel()
 	for _, c := range candidates(contacts) {
-		list, err := e.memberList(ctx, c.client)
+		list, err := e.memberList(ctx, c.conn)
 		if err == nil {
 			err = belongs(list, list.Header, c.endpoint)
 		}
@@ -184,9 +193,10 @@ func (c *contact) rank() int {
 
 // memberList reads the member list linearizably: it fails without a quorum (MemberList in etcd's etcdserver/server.go
 // waits for a read index first). A learner refuses to be asked.
-func (e *Etcd) memberList(ctx context.Context, client *clientv3.Client) (list *clientv3.MemberListResponse, err error) {
+func (e *Etcd) memberList(ctx context.Context, conn grpc.ClientConnInterface) (list *pb.MemberListResponse, err error) {
 	err = e.call(ctx, callMemberList, e.timeout(), func(ctx context.Context) error {
-		if list, err = client.MemberList(ctx); err != nil {
+		list, err = pb.NewClusterClient(conn).MemberList(ctx, &pb.MemberListRequest{Linearizable: true})
+		if err != nil {
 			return err
 		}
 		return bounded(list.Members)
@@ -200,7 +210,7 @@ func (e *Etcd) memberList(ctx context.Context, client *clientv3.Client) (list *c
 // belongs checks that the etcd that answered at the endpoint is the member that we meant to ask: of the list's
 // cluster, in the list, and there under the peer URL that we expect. Pod addresses are reused; member IDs and peer
 // URLs are not (S9).
-func belongs(list *clientv3.MemberListResponse, who *pb.ResponseHeader, endpoint observation.Endpoint) error {
+func belongs(list *pb.MemberListResponse, who *pb.ResponseHeader, endpoint observation.Endpoint) error {
 	if who.GetClusterId() != list.Header.GetClusterId() {
 		return fmt.Errorf("%w: its cluster ID is %x", ErrOtherEtcd, who.GetClusterId())
 	}
@@ -228,7 +238,7 @@ func listed(urls []string, peerURL string) bool {
 }
 
 // toMembership copies the list, sorted by ID (the order of etcd's answer is that of a map). The leader is left out.
-func toMembership(list *clientv3.MemberListResponse) *observation.Membership {
+func toMembership(list *pb.MemberListResponse) *observation.Membership {
 	m := &observation.Membership{ClusterID: list.Header.GetClusterId()}
 	for _, entry := range list.Members {
 		m.Members = append(m.Members, observation.Member{

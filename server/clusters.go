@@ -80,6 +80,7 @@ func (s *Server) syncCluster(
 	}
 	return &decided{
 		encode: func() ([]byte, error) { return r.Answer(d, finalized) },
+		keep:   s.keeps(ctx, r, etcd, d),
 		tell: func() {
 			s.metrics.Decided(d.Reason.Rule)
 			s.metrics.Cluster(r.Cluster, d.Reason.Rule, &d.Status, d.Children)

@@ -41,6 +41,8 @@ type decided struct {
 	encode func() ([]byte, error)
 	gone   bool   // nothing more will be asked about the parent
 	tell   func() // nil for nothing
+	// keep keeps the answer for calls that are the same; nil for none.
+	keep func(body []byte)
 }
 
 // hook answers the hooks sync and finalize of one kind.
@@ -114,8 +116,12 @@ func (s *Server) finish(c *call, d *decided) ([]byte, error) {
 	if d.tell != nil {
 		d.tell()
 	}
+	if d.keep != nil {
+		d.keep(body)
+	}
 	if d.gone {
 		s.logged.forget(c.parent.GetUID())
+		s.unchanged.forget(c.parent.GetUID())
 		s.metrics.Forget(c.parent.GetUID())
 	}
 	return body, nil

@@ -77,6 +77,7 @@ type Server struct {
 	large   pool // large calls
 	// verifying is what reads Secrets that are not known: one of each namespace, and two in all.
 	verifying pool
+	unchanged unchanged
 	logged    lastLines
 	refused   onceAMinute
 	stopping  atomic.Bool
@@ -108,7 +109,8 @@ func New(o Options) *Server {
 	o.Settings.Keyed = o.RecordKeys != nil
 	return &Server{
 		options: o, log: o.Log, metrics: o.Metrics, now: time.Now,
-		memory: pool{size: mostReading()}, large: pool{size: 1, rest: 3}, verifying: pool{size: 2, rest: 3},
+		unchanged: unchanged{room: roomForUnchanged(), files: mostOpenFiles() / partOfFiles},
+		memory:    pool{size: mostReading()}, large: pool{size: 1, rest: 3}, verifying: pool{size: 2, rest: 3},
 		syncFn: hooks.Sync, finalizeFn: answer.Finalize, decideFn: hooks.Decide, verifyFn: hooks.Verify,
 	}
 }
@@ -127,8 +129,12 @@ func (s *Server) Handler() http.Handler {
 		if k.kind == v1beta1.Kind { // the only one that waits for an etcd
 			answered = append([]gin.HandlerFunc{s.limitSlow}, answered...)
 		}
+		synced := answered
+		if k.kind == v1beta1.Kind {
+			synced = []gin.HandlerFunc{s.limitSlow, s.repeat, s.hook(k.read)}
+		}
 		for name, handlers := range map[string][]gin.HandlerFunc{
-			"sync": answered, "finalize": answered, "customize": {s.customize(k.kind)},
+			"sync": synced, "finalize": answered, "customize": {s.customize(k.kind)},
 		} {
 			path := k.path + name
 			e.POST("/"+path, append([]gin.HandlerFunc{s.measured(path), s.authenticate, s.admit}, handlers...)...)

@@ -175,14 +175,22 @@ func memberStatus(f *facts.Facts, s v1beta1.MemberStatus, h observation.Health, 
 	return s
 }
 
-// rounded is a size, rounded up to the next eighth of a power of two and to whole MiB, so that a database under load
-// does not change the status with every call.
+// Rounded is a size in bytes, rounded up to the next eighth of a power of two and to whole MiB, so that a database
+// under load does not change the status with every call.
+func Rounded(n int64) int64 {
+	if n <= 0 {
+		return 0
+	}
+	step := int64(1) << max(20, bits.Len64(uint64(n))-4)
+	return (n + step - 1) / step * step
+}
+
+// rounded is nil for nothing.
 func rounded(n int64) *resource.Quantity {
 	if n <= 0 {
 		return nil
 	}
-	step := int64(1) << max(20, bits.Len64(uint64(n))-4)
-	return resource.NewQuantity((n+step-1)/step*step, resource.BinarySI)
+	return resource.NewQuantity(Rounded(n), resource.BinarySI)
 }
 
 // suspension is why changes are held back, or are not.

@@ -23,6 +23,7 @@ type Metrics struct {
 	etcdErrors   *prometheus.CounterVec
 	violations   prometheus.Counter
 	putOff       *prometheus.CounterVec
+	repeated     prometheus.Counter
 	clusters     *gauges[clusterTold]
 	snapshots    *gauges[snapshotTold]
 	schedules    *gauges[scheduleTold]
@@ -73,13 +74,17 @@ func New(version, commit string) *Metrics {
 				"or because there was no memory for them (memory).",
 		}, []string{"namespace", "reason"}),
 	}
+	m.repeated = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "quorate_answers_repeated_total",
+		Help: "Calls about clusters at rest in which nothing had changed, and that were answered as the one before.",
+	})
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "quorate_build_info", Help: "Always 1; the labels say what runs.",
 	}, []string{"version", "commit"})
 	build.WithLabelValues(version, commit).Set(1)
 	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters,
 		m.violations,
-		m.putOff, m.snapshots, m.snapshotsEnded, m.schedules, m.mirrors, build,
+		m.putOff, m.repeated, m.snapshots, m.snapshotsEnded, m.schedules, m.mirrors, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -111,6 +116,9 @@ func (m *Metrics) Stepped(step string, failed bool) {
 
 // Violated counts a decision that was withheld because it broke a rule of safety.
 func (m *Metrics) Violated() { m.violations.Inc() }
+
+// Repeated counts a call that was answered as the one before.
+func (m *Metrics) Repeated() { m.repeated.Inc() }
 
 // PutOff counts a call that was answered with "ask again". The reason is slow or memory.
 func (m *Metrics) PutOff(namespace, reason string) {

@@ -25,6 +25,8 @@ import (
 // Oracle remembers what a rule of safety needs to be judged by over time, and every breach of one (docs: rules S1 to
 // S21).
 type Oracle struct {
+	// rests is how many answers could have been given again.
+	rests int
 	// Broken are the breaches, in the order in which they happened.
 	Broken []string
 	// cluster is the ID of the only cluster of this epoch (S8); 0 before there is one.
@@ -101,6 +103,37 @@ func (w *World) judge(o observation.Observation, c *Call, seen []sight) {
 		if i == len(seen)-1 && !reflect.DeepEqual(d, c.Decision) {
 			w.violate("S15", "two decisions on the same observation differ")
 		}
+		w.judgeRest(o, d)
+	}
+}
+
+// judgeRest decides again while an answer may be given again, at moments and with numbers that lie between those for
+// which that was found out.
+func (w *World) judgeRest(o observation.Observation, d decision.Decision) {
+	rest := hooks.Rests(o, d)
+	if rest == 0 {
+		return
+	}
+	n := time.Duration(w.Oracle.rests % 4)
+	w.Oracle.rests++
+	later := rest * (2*n + 1) / 8
+	again := o
+	again.Now = o.Now.Add(later)
+	again.Health = map[string]observation.Health{}
+	for name, h := range o.Health {
+		h.RaftIndex += uint64(later / time.Millisecond)
+		h.Revision += int64(later / time.Millisecond)
+		h.DBSize += int64(n) << 18
+		h.DBSizeInUse += int64(n) << 18
+		again.Health[name] = h
+	}
+	if !hooks.Alike(o, again) {
+		again.Health = o.Health
+	}
+	other := hooks.Decide(again)
+	if other.Step != nil || !reflect.DeepEqual(d.Children, other.Children) || !reflect.DeepEqual(d.Status, other.Status) {
+		w.violate("S16", "the answer is given again for %s, and after %s it would be another: %s", rest, later,
+			other.Reason)
 	}
 }
 

@@ -1,0 +1,102 @@
+package hooks
+
+import (
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/quorate-dev/quorate/hooks/answer"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
+	"github.com/quorate-dev/quorate/hooks/observation"
+)
+
+// The decision about a cluster at rest is the same as long as Kubernetes shows the same objects, the members tell the
+// same, and no time is over at which something begins. So an answer may be given again without deciding
+// (docs/decisions/0046-unchanged-calls.md).
+//
+// How long that is, no rule has to say: it is decided once more at the end of that time, and with numbers as far away
+// as they may be while they count as alike. What depends on them is whether they are above or below something, so
+// what is the same at both ends is the same between them. The stories and walks of test/simulated decide between the
+// ends at each rest, and insist that nothing differs.
+
+// LongestRest is for how long an answer is given again at most. What a kept connection can't tell is noticed within it.
+const LongestRest = 5 * time.Minute
+
+// Rests is for how long the decision stays the same while what was observed is [Alike]; 0 where it may not.
+func Rests(o observation.Observation, d decision.Decision) time.Duration {
+	atRest := d.Quiet && d.Step == nil && o.Taken == nil && d.Outlook == decision.Rests
+	if !atRest || o.Etcd == nil || !equality.Semantic.DeepEqual(d.Status, o.Cluster.Status) {
+		return 0
+	}
+	rest := LongestRest
+	if d.ResyncAfter > 0 {
+		rest = min(rest, d.ResyncAfter)
+	}
+	for _, health := range []map[string]observation.Health{furthest(o.Health, false), furthest(o.Health, true)} {
+		end := o
+		end.Now = o.Now.Add(rest)
+		end.Health = health
+		if other := Decide(end); !sameAnswer(d, other) {
+			return 0
+		}
+	}
+	return rest
+}
+
+func sameAnswer(a, b decision.Decision) bool {
+	return same(a.Step, b.Step) && same(a.Children, b.Children) && same(a.Status, b.Status)
+}
+
+// Alike reports whether a decision at rest is the same for both: everything is equal but numbers that grow while
+// clients write, and these nearly.
+func Alike(a, b observation.Observation) bool {
+	return same(a.Etcd, b.Etcd) && same(coarse(a.Health), coarse(b.Health))
+}
+
+// fewEntries is by how many entries one member may be behind another one while they count as equal: fewer than those
+// by which a member counts as lagging.
+const fewEntries = facts.MostBehind / 4
+
+// coarse is a health with sizes as the status shows them, revisions as the record notes them, and instead of the index
+// how far the member is behind the first.
+func coarse(all map[string]observation.Health) map[string]observation.Health {
+	first := firstIndex(all)
+	told := make(map[string]observation.Health, len(all))
+	for name, h := range all {
+		h.RaftIndex = (first - h.RaftIndex) / fewEntries
+		h.Revision = facts.Noted(h.Revision)
+		h.DBSize = answer.Rounded(h.DBSize)
+		h.DBSizeInUse = answer.Rounded(h.DBSizeInUse)
+		told[name] = h
+	}
+	return told
+}
+
+// furthest has the numbers that are furthest from these and alike: the databases as large as they may be, and either
+// full or with as much free as may be, and the members as far apart.
+func furthest(all map[string]observation.Health, free bool) map[string]observation.Health {
+	first := firstIndex(all)
+	told := maps.Clone(all)
+	for name, h := range told {
+		h.Revision = facts.Noted(h.Revision) - 1
+		h.DBSize = answer.Rounded(h.DBSize)
+		full := answer.Rounded(h.DBSizeInUse)
+		if free {
+			h.DBSizeInUse -= min(h.DBSizeInUse, full-h.DBSizeInUse)
+			h.RaftIndex -= min(h.RaftIndex, fewEntries-1-(first-h.RaftIndex)%fewEntries)
+		} else {
+			h.DBSizeInUse = full
+		}
+		told[name] = h
+	}
+	return told
+}
+
+func firstIndex(all map[string]observation.Health) (first uint64) {
+	for _, h := range all {
+		first = max(first, h.RaftIndex)
+	}
+	return first
+}

@@ -1,0 +1,231 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/etcdops"
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
+)
+
+// members are those of healthy, each behind a socket.
+type members struct {
+	lock   sync.Mutex
+	told   *observation.Membership
+	health map[string]observation.Health
+	asked  int
+	dialed int
+	at     map[string]string // where a pod's address leads to
+}
+
+// member is one of them.
+type member struct {
+	pb.UnimplementedClusterServer
+	pb.UnimplementedMaintenanceServer
+
+	*members
+
+	name string
+}
+
+func (m *member) header() *pb.ResponseHeader {
+	h := m.health[m.name]
+	return &pb.ResponseHeader{ClusterId: h.ClusterID, MemberId: h.MemberID, RaftTerm: h.RaftTerm}
+}
+
+func (m *member) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.asked++
+	h := m.health[m.name]
+	return &pb.StatusResponse{Header: m.header(), Version: h.Version, Leader: h.Leader, RaftTerm: h.RaftTerm,
+		RaftAppliedIndex: h.RaftIndex, DbSize: h.DBSize, DbSizeInUse: h.DBSizeInUse}, nil
+}
+
+func (m *member) MemberList(context.Context, *pb.MemberListRequest) (*pb.MemberListResponse, error) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	list := &pb.MemberListResponse{Header: m.header()}
+	for _, one := range m.told.Members {
+		list.Members = append(list.Members, &pb.Member{ID: one.ID, Name: one.Name, PeerURLs: one.PeerURLs,
+			ClientURLs: one.ClientURLs})
+	}
+	return list, nil
+}
+
+func (m *members) dial(ctx context.Context, address string) (net.Conn, error) {
+	m.lock.Lock()
+	m.dialed++
+	to := m.at[address]
+	m.lock.Unlock()
+	return new(net.Dialer).DialContext(ctx, "tcp", to)
+}
+
+// calm is a server whose etcd is that, a call that settled it, and how many decisions it made.
+func calm(t *testing.T) (s *Server, m *members, request map[string]any, decided *int) {
+	t.Helper()
+	m = &members{at: map[string]string{}}
+	m.told, m.health = healthy{}.Observe(t.Context(), nil)
+	m.edit(func(h *observation.Health) { h.DBSize-- }) // and not at the end of what is rounded alike
+	require.NoError(t, json.Unmarshal(steady(t), &request))
+	for name, pod := range at(request, "children", groupPods) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		g := grpc.NewServer()
+		one := &member{members: m, name: name}
+		pb.RegisterClusterServer(g, one)
+		pb.RegisterMaintenanceServer(g, one)
+		go func() { _ = g.Serve(l) }()
+		t.Cleanup(g.Stop)
+		ip, _ := at(pod, "status")["podIP"].(string)
+		m.at[ip+":2379"] = l.Addr().String()
+	}
+	s, _ = testServer(Options{Etcd: &etcdops.Etcd{Dial: m.dial, Timeout: 5 * time.Second}})
+	s.unchanged.room = 1 << 30
+	s.unchanged.files = 100
+	decided = new(int)
+	s.syncFn = func(ctx context.Context, o observation.Observation, etcd hooks.Etcd) (decision.Decision, *decision.Outcome) {
+		*decided++
+		return hooks.Sync(ctx, o, etcd)
+	}
+	request = settled(t, s.Handler())
+	*decided = 0
+	return s, m, request, decided
+}
+
+func called(t *testing.T, s *Server, request map[string]any) string {
+	t.Helper()
+	raw, err := json.Marshal(request)
+	require.NoError(t, err)
+	w := post(s.Handler(), "/sync", raw)
+	require.Equal(t, 200, w.Code, w.Body.String())
+	return w.Body.String()
+}
+
+// TestAnUnchangedCallIsAnsweredAsBefore: with no decision, and no new connection, while clients write.
+func TestAnUnchangedCallIsAnsweredAsBefore(t *testing.T) {
+	s, m, request, decided := calm(t)
+	first := called(t, s, request)
+	once := *decided
+	for n := range 10 {
+		assert.Equal(t, first, called(t, s, request))
+		m.lock.Lock()
+		for name, h := range m.health {
+			h.RaftIndex += 10
+			h.Revision += 10
+			m.health[name] = h
+		}
+		m.lock.Unlock()
+		if n == 0 {
+			m.dialed = 0
+		}
+	}
+	assert.Equal(t, once, *decided)
+	assert.Zero(t, m.dialed)
+}
+
+// TestAChangedCallIsDecided: by what is in it, by what a member tells, and by the time.
+func TestAChangedCallIsDecided(t *testing.T) {
+	for name, change := range map[string]func(s *Server, m *members, request map[string]any){
+		"an object": func(_ *Server, _ *members, request map[string]any) {
+			at(request, "parent", "metadata")["resourceVersion"] = "999999"
+		},
+		"a member's term": func(_ *Server, m *members, _ map[string]any) { m.edit(func(h *observation.Health) { h.RaftTerm++ }) },
+		"its leader":      func(_ *Server, m *members, _ map[string]any) { m.edit(func(h *observation.Health) { h.Leader++ }) },
+		"its size": func(_ *Server, m *members, _ map[string]any) {
+			m.edit(func(h *observation.Health) { h.DBSize += 100 << 20 })
+		},
+		"the list": func(_ *Server, m *members, _ map[string]any) {
+			m.told.Members = append(m.told.Members, observation.Member{ID: 9, PeerURLs: []string{"http://other:2380"}})
+		},
+		"the time": func(s *Server, _ *members, _ map[string]any) {
+			s.now = func() time.Time { return time.Now().Add(hooks.LongestRest) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m, request, decided := calm(t)
+			called(t, s, request)
+			called(t, s, request)
+			before := *decided
+			m.lock.Lock()
+			change(s, m, request)
+			m.lock.Unlock()
+			called(t, s, request)
+			assert.Equal(t, before+1, *decided)
+		})
+	}
+}
+
+func (m *members) edit(change func(h *observation.Health)) {
+	for name, h := range m.health {
+		change(&h)
+		m.health[name] = h
+	}
+}
+
+// TestAMemberThatFailsIsAskedAsAlways: the call is decided, with what a new connection tells.
+func TestAMemberThatFailsIsAskedAsAlways(t *testing.T) {
+	s, m, request, decided := calm(t)
+	called(t, s, request)
+	called(t, s, request)
+	before := *decided
+	m.lock.Lock()
+	for address := range m.at {
+		m.at[address] = "127.0.0.1:1"
+		break
+	}
+	m.lock.Unlock()
+	assert.Equal(t, before, *decided)
+	s.unchanged.forget(types.UID(at(request, "parent", "metadata")["uid"].(string)))
+	assert.Contains(t, called(t, s, request), "WaitForMembers")
+	assert.Equal(t, before+1, *decided)
+}
+
+// TestWhatIsKeptHasRoom: what there is no room for is not kept, and one namespace does not keep it all.
+func TestWhatIsKeptHasRoom(t *testing.T) {
+	again := new(etcdops.Etcd).Again(make([]observation.Endpoint, 3))
+	one := func(namespace string) *resting {
+		return &resting{namespace: namespace, again: again, answer: make([]byte, 1000), until: time.Now().Add(time.Minute)}
+	}
+	each := one("a").bytes()
+	u := &unchanged{room: 4 * each, files: 100}
+	for n := range 5 {
+		u.keep(types.UID(fmt.Sprint("a", n)), one("a"), time.Now())
+	}
+	assert.Len(t, u.clusters, 2, "half of the room")
+	for n := range 5 {
+		u.keep(types.UID(fmt.Sprint(strings.Repeat("b", n))), one(strings.Repeat("b", n)), time.Now())
+	}
+	assert.Len(t, u.clusters, 4)
+	u.keep("a0", one("a"), time.Now())
+	assert.Len(t, u.clusters, 4, "in the place of its own")
+	for uid := range u.clusters {
+		u.forget(uid)
+	}
+	assert.Zero(t, u.held)
+	assert.Zero(t, u.open)
+	assert.Empty(t, u.namespaces)
+
+	u = &unchanged{room: 1 << 40, files: 7}
+	for n := range 5 {
+		u.keep(types.UID(fmt.Sprint(n)), one(fmt.Sprint(n)), time.Now())
+	}
+	assert.Len(t, u.clusters, 2, "files")
+	assert.Nil(t, u.of("0", [32]byte{}, time.Now().Add(time.Hour)))
+	u.keep("later", one("later"), time.Now().Add(time.Hour))
+	assert.Len(t, u.clusters, 1, "what is over makes room")
+}
