@@ -5,9 +5,42 @@
 {{- with .Values.name }}-{{ . }}{{ end }}
 {{- end }}
 
-{{/* An image: its own value, or that of the release, from the registry if there is one. */}}
-{{- define "quorate.image" -}}
+{{/* Labels that all objects have; name, version and part-of stand beside them. */}}
+{{- define "quorate.labels" -}}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* A repository: its own value, or that of the release, from the registry if there is one. */}}
+{{- define "quorate.repository" -}}
 {{- if .own }}{{ .own }}{{ else if .registry }}{{ .registry }}/{{ regexReplaceAll "^[^/]*/" .default "" }}{{ else }}{{ .default }}{{ end }}
+{{- end }}
+
+{{/* An image: with the tag of the release, unless it has a tag or a digest of its own. */}}
+{{- define "quorate.image" -}}
+{{- $own := .own }}
+{{- include "quorate.repository" (dict "own" $own.repository "registry" .registry "default" .default) }}
+{{- with $own.tag | default (ternary "" .tag (not (empty $own.digest))) }}:{{ . }}{{ end }}
+{{- with $own.digest }}@{{ . }}{{ end }}
+{{- end }}
+
+{{/* Refuses a Metacontroller of its own where one is that would serve this release too. It looks where others have brought the kinds. */}}
+{{- define "quorate.alone" -}}
+{{- $kind := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "compositecontrollers.metacontroller.k8s.io" }}
+{{- if and .Values.metacontroller.enabled $kind (ne (dig "metadata" "labels" "app.kubernetes.io/part-of" "" $kind) "quorate") }}
+{{- range $workloads := list "StatefulSet" "Deployment" }}
+{{- range (lookup "apps/v1" $workloads "" "").items }}
+{{- $name := dig "metadata" "labels" "app.kubernetes.io/name" "" . }}
+{{- $elsewhere := ne .metadata.namespace $.Release.Namespace }}
+{{- $runs := gt (int (dig "spec" "replicas" 1 .)) 0 }}
+{{- $all := not (contains "--target-label-selector" (toJson .spec.template.spec.containers)) }}
+{{- if and (has $name (list "metacontroller" "metacontroller-helm")) $elsewhere $runs $all }}
+{{- fail (printf "%s %s/%s is a Metacontroller that would call Quorate too: to use it, set metacontroller.enabled to false and metacontroller.namespace to %s; or start it with --target-label-selector=!quorate.dev/installation, so that it serves others alone; or scale it to 0" $workloads .metadata.namespace .metadata.name .metadata.namespace) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* The selector as the server takes it. */}}

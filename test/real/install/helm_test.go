@@ -104,7 +104,7 @@ func TestHelm(t *testing.T) {
 func TestOneNamespace(t *testing.T) {
 	removesQuorate(t, "quorate-system", "shop")
 	kube(t, "create", "namespace", "shop")
-	apply(t, printed(t, "--metacontroller-version="+metacontroller, "--namespaces=shop",
+	apply(t, printed(t, existing, "--metacontroller-version="+metacontroller, "--namespaces=shop",
 		"--allowed-image-repositories=gcr.io/etcd-development/"))
 	restartMetacontroller(t)
 	becomes(t, "2", "-n", "quorate-system", "get", "deployment", "quorate", "-o", "jsonpath={.status.readyReplicas}")
