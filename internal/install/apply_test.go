@@ -1,8 +1,10 @@
 package install
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -166,5 +168,24 @@ func TestSizes(t *testing.T) {
 		existing + " --metacontroller-workers=50": "are for the Metacontroller that is installed with Quorate",
 	} {
 		refuses(t, says, strings.Fields(args)...)
+	}
+}
+
+// TestSizesOfThePage: what docs/how-to/size.md says without flags is what is installed then, and each row of flags
+// can be installed.
+func TestSizesOfThePage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/how-to/size.md")
+	require.NoError(t, err)
+	s := usual()
+	require.Contains(t, string(text), fmt.Sprintf("| no flags: %d replicas of Quorate, %s; Metacontroller %d workers, "+
+		"%d requests/s, %s |", s.replicas, s.memory, s.its.workers, s.its.qps, s.its.memory))
+	rows := regexp.MustCompile("`((?:--[a-z-]+=\\w+ ?)+)`").FindAllStringSubmatch(string(text), -1)
+	require.GreaterOrEqual(t, len(rows), 5)
+	for _, row := range rows {
+		if strings.Contains(row[1], "--keys") { // of kubectl quorate size
+			continue
+		}
+		_, _, err := run(t, "", strings.Fields(row[1])...)
+		require.NoError(t, err, row[1])
 	}
 }
