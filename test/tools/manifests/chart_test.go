@@ -526,6 +526,21 @@ func TestChartCredentials(t *testing.T) {
 	}
 }
 
+// TestChartReadmes: the README of a package is read elsewhere, where nothing is beside it. Its maintainers are named.
+func TestChartReadmes(t *testing.T) {
+	for _, folder := range []string{chart, clusterChart} {
+		for _, m := range regexp.MustCompile(`\]\(([^)]*)\)`).FindAllStringSubmatch(string(fileOf(t, folder+"/README.md")),
+			-1) {
+			if !strings.HasPrefix(m[1], "https://") && !strings.HasPrefix(m[1], "#") {
+				t.Errorf("%s/README.md leads to %s", folder, m[1])
+			}
+		}
+		if c := parse(t, string(fileOf(t, folder+"/Chart.yaml"))); c["maintainers"] == nil {
+			t.Errorf("%s names no maintainers", folder)
+		}
+	}
+}
+
 // clusters renders the chart of one cluster, below another one if above is a folder.
 func clusters(t *testing.T, release, chart string, args ...string) (map[string]map[string]any, string) {
 	t.Helper()
@@ -569,6 +584,16 @@ func TestChartOfACluster(t *testing.T) {
 			}
 			if errs := judge.admit(object, nil); len(errs) > 0 {
 				t.Error(errs.ToAggregate())
+			}
+		}
+		for name, o := range objects {
+			labels := within(o, "metadata", "labels")
+			for label, want := range map[string]string{"helm.sh/chart": "-0.1.0", "app.kubernetes.io/name": "etcd",
+				"app.kubernetes.io/instance": c.release, "app.kubernetes.io/version": "3.6.16",
+				"app.kubernetes.io/managed-by": "Helm"} {
+				if got, _ := labels[label].(string); !strings.HasSuffix(got, want) {
+					t.Errorf("%s: the label %s is %q, not %q", name, label, got, want)
+				}
 			}
 		}
 		of := within(objects["EtcdSnapshotSchedule/team/"+c.name+"-hourly"], "spec", "template", "spec", "clusterRef")
