@@ -262,6 +262,11 @@ func TestItsOwnMetacontroller(t *testing.T) {
 			}
 		}), "OneMetacontroller", Fail, "none serves Quorate's CompositeControllers",
 			"quorate install --apply", nil},
+		{"few workers", own(func(w *installation) {
+			c := container(w.object(metacontroller, "Deployment", "metacontroller"))
+			c["args"] = []any{"--leader-election", "--target-label-selector=quorate.dev/installation=quorate-system",
+				"--workers=5", "--client-go-qps=100", "--client-go-burst=200"}
+		}), "MetacontrollerFlags", Warn, "--workers=5 is less than 10", "--metacontroller-workers=20", nil},
 		{"no kinds seen", core("customresourcedefinitions"), "MetacontrollerRights", Fail,
 			"get, list, watch customresourcedefinitions.apiextensions.k8s.io",
 			"quorate-metacontroller-core: `quorate install --apply`", nil},

@@ -55,8 +55,8 @@ func TestNotBesideAnother(t *testing.T) {
 	if isOld {
 		require.ErrorContains(t, err, "of a version before 4.16")
 	} else {
-		require.ErrorContains(t, err, "StatefulSet metacontroller/metacontroller is a Metacontroller that would call Quorate "+
-			"too: to use it, set metacontroller.enabled to false")
+		require.ErrorContains(t, err, "StatefulSet metacontroller/metacontroller is a Metacontroller that would call "+
+			"Quorate too: to use it, set metacontroller.enabled to false")
 	}
 	_, err = command("", "../../../bin/quorate", "install", "--apply")
 	require.ErrorContains(t, err, "StatefulSet metacontroller/metacontroller; add "+existing+" to use it")

@@ -63,7 +63,7 @@ func TestRelease(t *testing.T) {
 		"kubectl-quorate-linux-amd64.tar.gz":   {"kubectl-quorate", "LICENSE", licencesFile},
 		"kubectl-quorate-windows-amd64.tar.gz": {"kubectl-quorate.exe", "LICENSE", licencesFile},
 		"etcd-cluster-chart.tgz":               {"etcd-cluster/Chart.yaml", "etcd-cluster/README.md", "etcd-cluster/values.schema.json"},
-		"quorate-chart.tgz":                    {"quorate/Chart.yaml", "quorate/README.md", "quorate/templates/_helpers.tpl",
+		"quorate-chart.tgz": {"quorate/Chart.yaml", "quorate/README.md", "quorate/templates/_helpers.tpl",
 			"quorate/values.schema.json"},
 	} {
 		got := names(t, first[archive])
