@@ -191,6 +191,10 @@ func TestLinks(t *testing.T) {
 	walk(t, "", ".md", func(path, text string) {
 		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 			file, anchor, _ := strings.Cut(m[1], "#")
+			if here, is := strings.CutPrefix(file, "https://github.com/quorate-dev/quorate/blob/main/"); is {
+				leads(t, path, here, anchor) // as a package says it, which is read elsewhere
+				continue
+			}
 			if strings.Contains(file, "://") || strings.HasPrefix(file, "mailto:") {
 				continue
 			}
