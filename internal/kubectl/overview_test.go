@@ -1,0 +1,71 @@
+package kubectl
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+// several are two clusters, one of them in another namespace and just created.
+func several(t *testing.T) *kube {
+	k := steady(t)
+	begun, err := json.Marshal(k.cluster)
+	require.NoError(t, err)
+	k.says["get "+clusters] = `{"items":[` + string(begun) + `,{"metadata":{"name":"carts","namespace":"web",
+		"creationTimestamp":"2026-03-01T11:59:30Z"},"spec":{"version":"3.5.21","replicas":1}}]}`
+	return k
+}
+
+// TestStatusOfSeveral is a table by what their status knows: none is asked.
+func TestStatusOfSeveral(t *testing.T) {
+	k := several(t)
+	code, out, errs := k.runs(healthy(), "status")
+	require.Zero(t, code, errs)
+	assert.Equal(t, "NAME    READY  VERSION  LEADER    STATUS     AGE\n"+
+		"orders  3/3    3.6.16   orders-0  Converged  3h\n"+
+		"carts   0/1    3.5.21   -         -          30s\n", out)
+	assert.Empty(t, k.forwards)
+
+	k.calls = nil
+	_, out, _ = k.runs(healthy(), "status", "--all-namespaces", "-o", "wide")
+	assert.Equal(t, []string{"get " + clusters + " -o json -A"}, k.calls)
+	lines := strings.Split(out, "\n")
+	assert.Equal(t, []string{"NAMESPACE", "NAME", "READY", "VERSION", "LEADER", "STATUS", "AGE", "EPOCH", "DB",
+		"CERTIFICATES", "MESSAGE"}, strings.Fields(lines[0]))
+	assert.Equal(t, "shop orders 3/3 3.6.16 orders-0 Converged 3h 1 26.0 MiB - 3 members serve as the spec wants",
+		strings.Join(strings.Fields(lines[1]), " "))
+
+	_, out, _ = steady(t).runs(healthy(), "status", "-o", "wide")
+	assert.Equal(t, 2, strings.Count(out, "\n"), "a table of one")
+	k.says["get "+clusters] = `{"items":[]}`
+	code, _, errs = k.runs(healthy(), "status", "-A")
+	assert.Equal(t, exitTrouble, code)
+	assert.Contains(t, errs, "no EtcdCluster exists in any namespace")
+}
+
+// TestStatusForPrograms: one shape for one and for many; the fields are those that docs/reference/cli.md promises.
+func TestStatusForPrograms(t *testing.T) {
+	_, one, _ := steady(t).runs(healthy(), "status", "orders", "-o", "json")
+	golden(t, "status-json", one)
+	var all document
+	require.NoError(t, json.Unmarshal([]byte(one), &all))
+	require.Len(t, all.Clusters, 1)
+	assert.True(t, all.Clusters[0].Live)
+	assert.EqualValues(t, 14, *all.Clusters[0].Members[2].Lag)
+
+	k := several(t)
+	code, out, errs := k.runs(healthy(), "status", "-A", "-o", "yaml")
+	require.Zero(t, code, errs)
+	assert.Empty(t, k.forwards)
+	all = document{}
+	require.NoError(t, yaml.UnmarshalStrict([]byte(out), &all))
+	require.Len(t, all.Clusters, 2)
+	assert.False(t, all.Clusters[0].Live)
+	assert.Nil(t, all.Clusters[0].Members[2].Lag)
+	assert.Equal(t, "web", all.Clusters[1].Namespace)
+	assert.Empty(t, all.Clusters[1].Members)
+}
