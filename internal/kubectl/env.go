@@ -29,7 +29,7 @@ func (a *invocation) envFlags(flags *flag.FlagSet) {
 const passwordVariable = "ETCDCTL_PASSWORD"
 
 // credential is a key of a Secret that becomes a file, and the variable for it.
-type credential struct{ secret, key, variable string }
+type credential struct{ secret, key, file, variable string }
 
 // env prints the lines. Whatever a shell had of another cluster, they unset.
 func (a *invocation) env(ctx context.Context) error {
@@ -94,14 +94,14 @@ func (a *invocation) credentials(c *v1beta1.EtcdCluster) ([]credential, error) {
 			return nil, fmt.Errorf("status.connection of EtcdCluster %s/%s names no Secret for clients: with spec.tls.mode "+
 				"Secrets, use the certificate that you have made", c.Namespace, c.Name)
 		}
-		files = append(files, credential{trusts, objects.KeyTrust, "ETCDCTL_CACERT"})
+		files = append(files, credential{trusts, objects.KeyTrust, "ca.crt", "ETCDCTL_CACERT"})
 	}
 	if shows != "" {
-		files = append(files, credential{shows, objects.KeyCertificate, "ETCDCTL_CERT"},
-			credential{shows, objects.KeyPrivate, "ETCDCTL_KEY"})
+		files = append(files, credential{shows, objects.KeyCertificate, "tls.crt", "ETCDCTL_CERT"},
+			credential{shows, objects.KeyPrivate, "tls.key", "ETCDCTL_KEY"})
 	}
 	if password != nil {
-		files = append(files, credential{password.Secret, password.Key, passwordVariable})
+		files = append(files, credential{password.Secret, password.Key, "password", passwordVariable})
 	}
 	return files, nil
 }
@@ -143,7 +143,7 @@ func (a *invocation) keep(ctx context.Context, c *v1beta1.EtcdCluster, files []c
 		return nil, fmt.Errorf("there is no folder for the files: %w; choose one with --dir", err)
 	}
 	for _, f := range files {
-		path, err := written(dir, f.key, held[f.secret][f.key])
+		path, err := written(dir, f.file, held[f.secret][f.key])
 		if err != nil {
 			return nil, fmt.Errorf("%s of Secret %s/%s is not written: %w", f.key, c.Namespace, f.secret, err)
 		}

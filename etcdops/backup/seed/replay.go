@@ -84,13 +84,16 @@ func (o Options) replay(ctx context.Context, path string, told *stores.Artifact)
 		if r.until, err = o.untilTime(ctx, base.Revision, told.Completed); err != nil {
 			return nil, err
 		}
+		if r.until == o.Tail.Reach(base.Revision) && o.usersChanged(base) {
+			return nil, failure(failed, nil, usersChanged+": use a later snapshot, or an earlier time")
+		}
 	case o.Tail.Empty() && !o.AsFarAsPossible:
 		return nil, failure(notFound, nil, "no stream of cluster %s has stored anything there, and the restore is to end "+
 			"with it: restore the snapshot alone, or name another cluster", o.Tail.ClusterID())
 	default:
 		r.until = o.Tail.Reach(base.Revision)
 		r.ended = cmp.Or(o.TailFlaw, o.Tail.Missing(r.until))
-		if r.ended == "" && base.AuthRevision > 0 && o.Tail.Head.AuthRevision > base.AuthRevision {
+		if r.ended == "" && o.usersChanged(base) {
 			r.ended = usersChanged
 		}
 		r.ended = cmp.Or(r.ended, o.Tail.Headless())
@@ -105,20 +108,29 @@ func (o Options) replay(ctx context.Context, path string, told *stores.Artifact)
 	return r, r.compare(ctx, path)
 }
 
+// usersChanged reports whether the stream has seen users or roles change since the snapshot.
+func (o Options) usersChanged(base *archive.Contents) bool {
+	return base.AuthRevision > 0 && o.Tail.Head.AuthRevision > base.AuthRevision
+}
+
 // untilTime is the last revision that had arrived at the time that is asked for, by the clock of the stream: that of
 // the snapshot, which was completed before, or a later one.
 func (o Options) untilTime(ctx context.Context, base int64, completed time.Time) (int64, error) {
 	words := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	reach := o.Tail.Reach(base)
 	last, err := o.Tail.Arrived(ctx, base)
-	switch last = cmp.Or(last, completed); {
+	last = cmp.Or(last, completed)
+	if head := o.Tail.Head; head.Revision == reach && head.At.After(last) { // nothing was written meanwhile
+		last = head.At
+	}
+	switch {
 	case err != nil:
 		return 0, err
 	case last.IsZero():
 		return 0, failure(notFound, nil, "no change behind the snapshot is stored, which ends at revision %d", base)
 	case o.UntilTime.After(last):
-		return 0, failure(notFound, nil, "the last change that is stored, of revision %d, had arrived at %s, and the "+
-			"restore is to end at %s: name a time up to that, or latest", o.Tail.Reach(base), words(last),
-			words(o.UntilTime))
+		return 0, failure(notFound, nil, "all is stored up to %s, at revision %d, and the restore is to end at %s: name a "+
+			"time up to that, or latest", words(last), reach, words(o.UntilTime))
 	}
 	revision, err := o.Tail.Until(ctx, base, o.UntilTime)
 	switch {
