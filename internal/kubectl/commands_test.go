@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/test/static/docs"
 )
 
 // TestWrongLines: what can be known to be wrong is refused before Kubernetes is asked anything, in one line.
@@ -116,4 +118,13 @@ func TestNameIsNeeded(t *testing.T) {
 		assert.Equal(t, exitUsage, code, line)
 		require.Contains(t, errs, "there are 2 EtcdClusters", line)
 	}
+}
+
+// TestTheCommandsInTheDocument: docs/reference/cli.md has the lines of the usage page, and an example of each.
+func TestTheCommandsInTheDocument(t *testing.T) {
+	table := "| Command | What it does | Example |\n| --- | --- | --- |\n"
+	for _, c := range commands {
+		table += "| `" + c.name + " " + c.args + "` | " + c.does + " | `" + c.example + "` |\n"
+	}
+	require.NoError(t, docs.Keep("../../docs/reference/cli.md", "generated: begin commands", "generated: end", table))
 }

@@ -2,12 +2,15 @@ package kubectl
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"github.com/quorate-dev/quorate/test/static/docs"
 )
 
 // several are two clusters, one of them in another namespace and just created.
@@ -68,4 +71,23 @@ func TestStatusForPrograms(t *testing.T) {
 	assert.Nil(t, all.Clusters[0].Members[2].Lag)
 	assert.Equal(t, "web", all.Clusters[1].Namespace)
 	assert.Empty(t, all.Clusters[1].Members)
+}
+
+// TestTheFieldsInTheDocument: docs/reference/cli.md promises what status prints for programs.
+func TestTheFieldsInTheDocument(t *testing.T) {
+	var lines string
+	for _, d := range []struct {
+		what string
+		has  any
+	}{
+		{"clusters[]", clusterDocument{}}, {"members[]", memberDocument{}}, {"certificates[]", certificateDocument{}},
+	} {
+		var fields []string
+		for f := range reflect.TypeOf(d.has).Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			fields = append(fields, "`"+name+"`")
+		}
+		lines += "- `" + d.what + "`: " + strings.Join(fields, ", ") + "\n"
+	}
+	require.NoError(t, docs.Keep("../../docs/reference/cli.md", "generated: begin fields", "generated: end", lines))
 }
