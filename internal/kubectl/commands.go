@@ -153,7 +153,8 @@ var commands = []command{
 			a.metacontrollerFlags(flags)
 			flags.StringVar(&a.file, "o", "", "`file` to write; empty for one named after the cluster and the time")
 		},
-		do: (*invocation).report,
+		valid: (*invocation).validReport,
+		do:    (*invocation).report,
 	},
 	{
 		name: "check", args: "[-o json]", example: "check",
@@ -227,7 +228,6 @@ func (a *invocation) allFlags(flags *flag.FlagSet) {
 		a.flags(a, flags)
 	}
 	if a.waits {
-		a.timeout = time.Hour
 		flags.BoolVar(&a.wait, "wait", false, "show how it goes until it has ended")
 		atLeast(time.Second, flags, &a.timeout, "timeout", "how `long` to wait at most; unset, 1h")
 		flags.BoolVar(&a.dryRun, "dry-run", false, "print what would be created, and create nothing")
@@ -261,6 +261,9 @@ func (a *invocation) take(line []string) error {
 	}
 	if len(line) < len(takes) && !takes[len(line)].many {
 		return misused("%s needs %s", a.name, takes[len(line)].what)
+	}
+	if a.timeout != 0 && !a.wait {
+		return misused("--timeout is how long to --wait")
 	}
 	if a.valid == nil {
 		return nil

@@ -1,6 +1,11 @@
 package kubectl
 
 import (
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -13,35 +18,39 @@ import (
 // TestWrongLines: what can be known to be wrong is refused before Kubernetes is asked anything, in one line.
 func TestWrongLines(t *testing.T) {
 	for line, says := range map[string]string{
-		"status Orders":                                      `"Orders" is not NAME, that of an EtcdCluster, such as demo`,
-		"status orders/x":                                    `"orders/x" is not NAME`,
-		"status orders -A":                                   "-A is about all EtcdClusters: leave out \"orders\"",
-		"status -o xml":                                      "it must be a format: text, wide, json or yaml",
-		"status -n Shop":                                     "it must be the name of a namespace",
-		"snapshot --from-schedule=a/b":                       "it must be the name of an EtcdSnapshotSchedule",
-		"snapshot --timeout=0s":                              "it must be at least 1s",
-		"restore":                                            "restore needs one of --until, a time such as -5m",
-		"restore --snapshot=a --epoch=2":                     "restore needs one of",
-		"restore --until=-5m --epoch=2":                      "restore needs one of",
-		"restore --snapshot=A":                               "it must be the name of an EtcdSnapshot",
-		"restore --epoch=0":                                  "it must be from 1 to",
-		"restore --epoch=-1":                                 "it must be from 1 to",
-		"restore --until=yesterday":                          "it must be a time such as 2026-11-22T13:59:00Z, or -5m, or latest",
-		"restore --until=5m":                                 "it must be before now; -5m is five minutes ago",
-		"restore --until=2026-03-01T14:00:00+01:00":          "it must be before now",
-		"recover":                                            "recover needs a POLICY: FromSurvivor, FromSnapshot or Recreate",
-		"recover orders":                                     `"orders" is not a POLICY: FromSurvivor, FromSnapshot or Recreate`,
-		"recover orders Manual":                              `"Manual" is not a POLICY`,
-		"recover orders Recreate":                            "Recreate begins without any data: say --yes",
-		"fence":                                              "fence needs a MEMBER",
-		"fence orders-1 --duration=-1h":                      "it must be at least 10s",
-		"fence orders-1 --duration=1s":                       "it must be at least 10s",
-		"fence orders-1 --duration=soon":                     "it must be a time span such as 90s",
-		"move-leader orders orders-1 more":                   `move-leader does not take "more"`,
-		"move-leader orders_1":                               `"orders_1" is not a MEMBER`,
-		"defrag --wait --timeout=-1h":                        "it must be at least 1s",
-		"suspend orders --schedule=nightly":                  "suspend takes either NAME, of an EtcdCluster, or --schedule",
-		"env --etcd-user=A":                                  "it must be the name of a user in etcd",
+		"status Orders":                             `"Orders" is not NAME, that of an EtcdCluster, such as demo`,
+		"status orders/x":                           `"orders/x" is not NAME`,
+		"status orders -A":                          "-A is about all EtcdClusters: leave out \"orders\"",
+		"status -o xml":                             "it must be a format: text, wide, json or yaml",
+		"status -n Shop":                            "it must be the name of a namespace",
+		"snapshot --from-schedule=a/b":              "it must be the name of an EtcdSnapshotSchedule",
+		"snapshot --timeout=0s":                     "it must be at least 1s",
+		"restore":                                   "restore needs one of --until, a time such as -5m",
+		"restore --snapshot=a --epoch=2":            "restore needs one of",
+		"restore --until=-5m --epoch=2":             "restore needs one of",
+		"restore --snapshot=A":                      "it must be the name of an EtcdSnapshot",
+		"restore --epoch=0":                         "it must be from 1 to",
+		"restore --epoch=-1":                        "it must be from 1 to",
+		"restore --until=yesterday":                 "it must be a time such as 2026-11-22T13:59:00Z, or -5m, or latest",
+		"restore --until=5m":                        "it must be before now; -5m is five minutes ago",
+		"restore --until=2026-03-01T14:00:00+01:00": "it must be before now",
+		"recover":                                   "recover needs a POLICY: FromSurvivor, FromSnapshot or Recreate",
+		"recover orders":                            `"orders" is not a POLICY: FromSurvivor, FromSnapshot or Recreate`,
+		"recover orders Manual":                     `"Manual" is not a POLICY`,
+		"recover orders Recreate":                   "Recreate begins without any data: say --yes",
+		"fence":                                     "fence needs a MEMBER",
+		"fence orders-1 --duration=-1h":             "it must be at least 10s",
+		"fence orders-1 --duration=1s":              "it must be at least 10s",
+		"fence orders-1 --duration=soon":            "it must be a time span such as 90s",
+		"move-leader orders orders-1 more":          `move-leader does not take "more"`,
+		"move-leader orders_1":                      `"orders_1" is not a MEMBER`,
+		"fence orders-1 --timeout=5m":               "--timeout is how long to --wait",
+		"report -o /dev/null":                       "/dev/null is there already: choose another file with -o",
+		"help bogus":                                `unknown command "bogus"`,
+		"defrag --wait --timeout=-1h":               "it must be at least 1s",
+		"suspend orders --schedule=nightly":         "suspend takes either NAME, of an EtcdCluster, or --schedule",
+		"env --etcd-user=A":                         "it must be the name of a user in etcd",
+
 		"adopt taken data-former-0":                          "changes nothing, and needs --dry-run",
 		"adopt taken data-former-0 --dry-run":                "needs --etcd-version",
 		"adopt --dry-run --etcd-version=3.6.16":              "adopt needs NAME",
@@ -49,8 +58,9 @@ func TestWrongLines(t *testing.T) {
 		"adopt taken A --dry-run --etcd-version=3.6.16":      `"A" is not the name of a claim`,
 		"adopt taken --dry-run --etcd-version=3.6.16":        "either names of claims",
 		"adopt taken a -l b --dry-run --etcd-version=3.6.16": "either names of claims",
-		"completion":                                         "completion needs a SHELL: bash, zsh or fish",
-		"completion tcsh":                                    `"tcsh" is not a SHELL`,
+
+		"completion":      "completion needs a SHELL: bash, zsh or fish",
+		"completion tcsh": `"tcsh" is not a SHELL`,
 	} {
 		k := steady(t)
 		code, out, errs := k.runs(healthy(), strings.Fields(line)...)
@@ -84,12 +94,15 @@ func TestEveryCommand(t *testing.T) {
 		assert.Zero(t, code)
 		assert.Contains(t, said, "kubectl quorate "+c.name+" "+c.args+"\n")
 		assert.Contains(t, said, "Example:\n  kubectl quorate "+c.example+"\n")
+		_, helped := run(steady(t), "help", c.name)
+		assert.Equal(t, said, helped)
 		code, said = run(steady(t), c.name, "--no-such-flag")
 		assert.Equal(t, exitUsage, code)
 		assert.Contains(t, said, "`kubectl quorate "+c.name+" -h` lists the flags")
 		code, _ = run(steady(t), c.name, "one", "too", "many", "words")
 		assert.Equal(t, exitUsage, code, c.name)
 
+		t.Chdir(t.TempDir()) // a report is there now
 		k := everything(t)[0]
 		k.fails[""] = "nothing works today"
 		code, said = run(k, append(strings.Fields(c.example), "--request-timeout=1s")...)
@@ -127,4 +140,38 @@ func TestTheCommandsInTheDocument(t *testing.T) {
 		table += "| `" + c.name + " " + c.args + "` | " + c.does + " | `" + c.example + "` |\n"
 	}
 	require.NoError(t, docs.Keep("../../docs/reference/cli.md", "generated: begin commands", "generated: end", table))
+}
+
+// TestCommandsThatOthersName: documents and messages name commands that there are, with flags that these have.
+func TestCommandsThatOthersName(t *testing.T) {
+	line := regexp.MustCompile("kubectl quorate ([a-z-]+)([^`\n\"]*)")
+	flags := regexp.MustCompile(`(?:^| )--([a-z-]+)`)
+	named := 0
+	look := func(path string, _ fs.DirEntry, err error) error {
+		require.NoError(t, err)
+		if !strings.HasSuffix(path, ".md") && (!strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go")) {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, m := range line.FindAllStringSubmatch(string(text), -1) {
+			c := commandNamed(m[1])
+			if m[1] == install.name || m[1] == "help" {
+				continue
+			}
+			if !assert.NotNil(t, c, "%s: %s", path, m[0]) {
+				continue
+			}
+			named++
+			_, has := New("devel", io.Discard, io.Discard).begin(c)
+			for _, f := range flags.FindAllStringSubmatch(m[2], -1) {
+				assert.NotNil(t, has.Lookup(f[1]), "%s: %s", path, m[0])
+			}
+		}
+		return nil
+	}
+	for _, folder := range []string{"docs", "hooks", "server", "manifests", "README.md", "SECURITY.md"} {
+		require.NoError(t, filepath.WalkDir("../../"+folder, look))
+	}
+	assert.Greater(t, named, 20)
 }

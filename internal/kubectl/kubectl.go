@@ -92,14 +92,16 @@ func (p *Program) run(ctx context.Context, args []string) error {
 		fmt.Fprint(p.Err, usage())
 		return errTold
 	}
-	if args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
+	switch args[0] {
+	case "help", "-h", "--help":
+		if len(args) > 1 {
+			return p.run(ctx, []string{args[1], "-h"})
+		}
 		fmt.Fprint(p.Out, usage())
 		return nil
-	}
-	if args[0] == "--version" {
+	case "--version":
 		args = []string{"version", "--client"}
-	}
-	if args[0] == Completing {
+	case Completing:
 		p.complete(ctx, args[1:])
 		return nil
 	}

@@ -1,6 +1,7 @@
 package kubectl
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -51,13 +52,13 @@ func (a *invocation) request(ctx context.Context, r request) error {
 		fmt.Fprintf(a.Out, "`kubectl get -n %s %s %s -o wide` shows how it goes\n", r.of.Namespace, r.short, name)
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.timeout, waitsFor))
 	defer cancel()
 	return a.await(ctx, r, name)
 }
 
-// lookEvery is how often it is looked at with --wait.
-const lookEvery = 2 * time.Second
+// With --wait, lookEvery is how often it is looked at, and waitsFor how long where --timeout does not say.
+const lookEvery, waitsFor = 2 * time.Second, time.Hour
 
 // Phases in which an operation or a snapshot has ended. A snapshot that is Unverified has its condition Failed.
 const (

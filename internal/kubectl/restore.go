@@ -10,6 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
@@ -124,11 +127,15 @@ func (a *invocation) chosen(
 	switch {
 	case err != nil:
 		return nil, err
-	case stream == "":
-		a.remark("no stream stores what changed after it (spec.stream of an EtcdSnapshotSchedule): that is not restored")
+	case stream == nil:
+		a.remark("what was written after it is not restored: no EtcdSnapshotSchedule with spec.stream has stored that")
 		return source, nil
 	}
-	a.remark("and what EtcdSnapshotSchedule %s has stored after it, %s", stream, e.until())
+	a.remark("and what EtcdSnapshotSchedule %s has stored after it, %s", stream.Name, e.until())
+	streams := meta.FindStatusCondition(stream.Status.Conditions, v1beta1.Streaming)
+	if streams != nil && streams.Status != metav1.ConditionTrue {
+		a.remark("it stores nothing at present: %s", streams.Message)
+	}
 	source.Until = &v1beta1.Until{Latest: e.at.IsZero()}
 	if !e.at.IsZero() {
 		source.Until.Time = e.at.Format(time.RFC3339)
@@ -179,20 +186,20 @@ func newestBefore(all []v1beta1.EtcdSnapshot, c *v1beta1.EtcdCluster, e ending) 
 		c.Name, e.before(), why)
 }
 
-// streamOf is the schedule of the cluster that stores what changes after a snapshot: in the same store. Empty for none.
+// streamOf is the schedule of the cluster that stores what changes after a snapshot: in the same store. Nil for none.
 func (a *invocation) streamOf(
 	ctx context.Context, c *v1beta1.EtcdCluster, s *v1beta1.EtcdSnapshot,
-) (string, error) {
+) (*scheduled, error) {
 	all, err := a.schedulesOf(ctx, c)
 	if err != nil || s.Status.ClusterID == "" {
-		return "", err
+		return nil, err
 	}
 	for i := range all {
 		if all[i].Spec.Stream != nil && samePlace(&all[i].Spec.Template.Spec.Store, &s.Spec.Store) {
-			return all[i].Name, nil
+			return &all[i], nil
 		}
 	}
-	return "", nil
+	return nil, nil
 }
 
 // samePlace reports whether two stores are one, however they are reached.

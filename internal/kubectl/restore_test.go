@@ -64,16 +64,24 @@ func TestRestoreUntil(t *testing.T) {
 			`{"snapshotRef":{"name":"nightly-1"},"until":{"time":"2026-03-01T10:30:00Z"}}`, nil},
 		{"the latest", "latest", (*kube).streamed, `{"snapshotRef":{"name":"nightly-2"},"until":{"latest":true}}`,
 			[]string{"that was stored, revision 4711", "after it, up to the latest\n"}},
+		{"a stream that stands still", "-5m", func(k *kube) {
+			k.streamed()
+			k.says["get "+schedules] = strings.Replace(k.says["get "+schedules], `{"metadata":{"name":"nightly"},`,
+				`{"metadata":{"name":"nightly"},"status":{"conditions":[{"type":"Streaming","status":"False",
+				"message":"no room"}]},`, 1)
+		}, `{"snapshotRef":{"name":"nightly-2"},"until":{"time":"2026-03-01T11:55:00Z"}}`,
+			[]string{"it stores nothing at present: no room\n"}},
 		{"no stream", "-5m", (*kube).backedUp, `{"snapshotRef":{"name":"nightly-2"}}`,
-			[]string{"no stream stores what changed after it"}},
+			[]string{"what was written after it is not restored: no EtcdSnapshotSchedule with spec.stream"}},
 		{"a stream in another store", "-5m", func(k *kube) {
 			k.streamed()
 			k.has(aSnapshot("mine", "2026-03-01T11:00:00Z", `"backups"`, `"elsewhere"`))
-		}, `{"snapshotRef":{"name":"mine"}}`, []string{"no stream stores what changed after it"}},
+		}, `{"snapshotRef":{"name":"mine"}}`, []string{"what was written after it is not restored: no EtcdSnapshotSchedule with spec.stream"}},
 		{"an earlier etcd", "-5m", func(k *kube) {
 			k.backedUp()
 			k.has(aSnapshot("old", "2026-03-01T11:00:00Z", "cdf818194e3a8c32", "abc"))
-		}, `{"snapshotRef":{"name":"old"}}`, []string{"it is of an earlier etcd, from before a restore or a recovery: abc"}},
+		}, `{"snapshotRef":{"name":"old"}}`,
+			[]string{"it is of an earlier etcd, from before a restore or a recovery: abc"}},
 		{"encrypted", "latest", func(k *kube) {
 			k.backedUp()
 			within(k.cluster, "spec")["recovery"] = map[string]any{"identitySecretRef": map[string]any{"name": "age"}}
@@ -111,9 +119,7 @@ func TestRestoreUntil(t *testing.T) {
 
 func TestRestoreUntilFindsNothing(t *testing.T) {
 	for says, edit := range map[string]func(k *kube){
-		"before 2026-03-01T11:55:00Z can be restored: it has none, with the label etcd.quorate.dev/cluster=orders": func(k *kube) {
-			k.has()
-		},
+		"before 2026-03-01T11:55:00Z can be restored: it has none, with the label etcd.": func(k *kube) { k.has() },
 		"EtcdSnapshot late was stored 2026-03-01T11:57:00Z": func(k *kube) {
 			k.has(aSnapshot("late", "2026-03-01T11:57:00Z"))
 		},

@@ -120,7 +120,6 @@ var variants = map[string][]string{"status": {"status -A"}, "suspend": {"suspend
 func TestTheRightsInTheDocument(t *testing.T) {
 	file, err := filepath.Abs("../../docs/reference/lists.md")
 	require.NoError(t, err)
-	t.Chdir(t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
 	var rows []string
 	of := map[string]string{}
@@ -132,6 +131,7 @@ func TestTheRightsInTheDocument(t *testing.T) {
 				line = strings.ReplaceAll(line, "--dry-run", "") + " --wait"
 			}
 			for _, k := range everything(t) {
+				t.Chdir(t.TempDir()) // for reports
 				k.runs(healthy(), append(strings.Fields(line), "-n", "shop")...)
 				for _, call := range slices.Concat(k.calls, k.forwards) {
 					if r, inside := takes(call); inside {
