@@ -2,6 +2,7 @@ package kubectl
 
 import (
 	"encoding/json"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -71,6 +72,16 @@ func TestStatusForPrograms(t *testing.T) {
 	assert.Nil(t, all.Clusters[0].Members[2].Lag)
 	assert.Equal(t, "web", all.Clusters[1].Namespace)
 	assert.Empty(t, all.Clusters[1].Members)
+}
+
+// TestTheScreenInTheDocument: docs/reference/cli.md shows one that is printed so, without the parts that are always
+// there.
+func TestTheScreenInTheDocument(t *testing.T) {
+	text, err := os.ReadFile("testdata/status-refused.txt")
+	require.NoError(t, err)
+	screen, _, _ := strings.Cut(string(text), "\nCERTIFICATES\n")
+	require.NoError(t, docs.Keep("../../docs/reference/cli.md", "generated: begin screen", "generated: end",
+		"<!-- not run: TestUpkeep/Plugin reads one -->\n```console\n$ kubectl quorate status -n shop\n"+screen+"```\n"))
 }
 
 // TestTheFieldsInTheDocument: docs/reference/cli.md promises what status prints for programs.
