@@ -63,6 +63,9 @@ func (p *Program) candidates(ctx context.Context, line []string) (list []string,
 		before = before[:len(before)-1]
 	}
 	words, _ := a.line(flags, before[1:])
+	if len(words) > 0 && len(c.takes) > 0 && c.takes[0].optional {
+		c.takes[0].put(a, words[0])
+	}
 	name, value, assigned := strings.Cut(last, "=")
 	switch {
 	case awaited != nil:
@@ -125,9 +128,6 @@ func valuesOf(ctx context.Context, a *invocation, f *flag.Flag, begin string) (l
 // next are what may follow these words. NAME may be left out, so its place may have what follows it.
 func (a *invocation) next(ctx context.Context, line []string) (list []string) {
 	takes := a.takes
-	if len(takes) > 0 && takes[0].optional && len(line) > 0 {
-		takes[0].put(a, line[0])
-	}
 	offer := func(i int) {
 		if i < len(takes) && takes[i].known != nil {
 			list = append(list, takes[i].known(ctx, a)...)

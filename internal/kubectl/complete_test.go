@@ -37,6 +37,8 @@ func TestComplete(t *testing.T) {
 		"restore orders --snapshot=|n":       "nightly-1 nightly-2 :4",
 		"restore --no-such=|":                ":4",
 		"snapshot --from-schedule |":         "nightly of-others :4",
+		"env others --etcd-user |":           "root :4",
+		"env orders --etcd-user |":           "root shop :4",
 		"env --etcd-user |":                  "root shop :4",
 		"adopt |":                            ":4",
 		"adopt taken |":                      "data-0 :4",

@@ -27,10 +27,12 @@ type found struct {
 // find gets the EtcdCluster: that of the name, or the only one.
 func (a *invocation) find(ctx context.Context) (*found, error) {
 	all, err := a.findAll(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if len(all) == 1 {
+	case len(all) == 0:
+		return nil, a.none(ctx)
+	case len(all) == 1:
 		return all[0], nil
 	}
 	var names []string
@@ -41,7 +43,16 @@ func (a *invocation) find(ctx context.Context) (*found, error) {
 		strings.Join(names, ", "))
 }
 
-// findAll gets that of the name, or all in the namespace, or everywhere. There is at least one.
+// none says that there is no EtcdCluster where one is looked for.
+func (a *invocation) none(ctx context.Context) error {
+	if a.everywhere {
+		return errors.New("no EtcdCluster exists in any namespace")
+	}
+	return fmt.Errorf("no EtcdCluster exists in namespace %s; choose another with -n, `kubectl get %s -A` lists all",
+		a.where(ctx), clusters)
+}
+
+// findAll gets that of the name, or all in the namespace, or everywhere.
 func (a *invocation) findAll(ctx context.Context) ([]*found, error) {
 	if a.cluster == "" {
 		return a.list(ctx)
@@ -65,14 +76,8 @@ func (a *invocation) list(ctx context.Context) ([]*found, error) {
 		return nil, err
 	}
 	raws, err := items(out)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case len(raws) == 0 && a.everywhere:
-		return nil, errors.New("no EtcdCluster exists in any namespace")
-	case len(raws) == 0:
-		return nil, fmt.Errorf("no EtcdCluster exists in namespace %s; choose another with -n, `kubectl get %s -A` "+
-			"lists all", a.where(ctx), clusters)
 	}
 	var all []*found
 	for _, raw := range raws {

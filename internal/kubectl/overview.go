@@ -129,7 +129,7 @@ type certificateDocument struct {
 }
 
 func (a *invocation) printDocument(ctx context.Context, all []*found, ask bool) error {
-	d := document{}
+	d := document{Clusters: []clusterDocument{}}
 	for _, c := range all {
 		l := &live{}
 		if ask {

@@ -49,6 +49,9 @@ func TestStatusOfSeveral(t *testing.T) {
 	code, _, errs = k.runs(healthy(), "status", "-A")
 	assert.Equal(t, exitTrouble, code)
 	assert.Contains(t, errs, "no EtcdCluster exists in any namespace")
+	code, out, _ = k.runs(healthy(), "status", "-A", "-o", "yaml")
+	assert.Zero(t, code)
+	assert.Equal(t, "clusters: []\n", out)
 }
 
 // TestStatusForPrograms: one shape for one and for many; the fields are those that docs/reference/cli.md promises.

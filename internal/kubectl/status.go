@@ -43,6 +43,8 @@ func (a *invocation) status(ctx context.Context) error {
 	switch {
 	case a.format == "json" || a.format == "yaml":
 		return a.printDocument(ctx, all, one)
+	case len(all) == 0:
+		return a.none(ctx)
 	case one && a.format == "text":
 		c := all[0].EtcdCluster
 		printStatus(a.Out, c, a.look(ctx, c), a.syncFailure(ctx, c), a.now())
