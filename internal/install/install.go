@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/internal/kubectl"
 )
 
@@ -65,7 +66,8 @@ func (i *installation) flags() *flag.FlagSet {
 		"`namespace` of a Metacontroller that is there, and of its service account, metacontroller: use that one. Empty "+
 			"installs one beside Quorate, which serves nothing else")
 	flags.StringVar(&i.version, "metacontroller-version", "",
-		"`version` of Metacontroller: what it can do to prove who it is depends on it (docs/explanation/security.md); empty "+
+		"`version` of Metacontroller: what it can do to prove who it is depends on it ("+
+			v1beta1.Docs+"explanation/security.md); empty "+
 			"for the one that the tests run with")
 	i.sizes.flags(flags)
 	i.images.flags(flags)

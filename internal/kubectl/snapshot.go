@@ -73,7 +73,8 @@ func (a *invocation) takeSnapshot(ctx context.Context) error {
 	switch {
 	case len(all) == 0:
 		return fmt.Errorf("no EtcdSnapshotSchedule of EtcdCluster %s/%s says where it is stored: create one, suspended if "+
-			"it is for this alone, or an EtcdSnapshot with its own store (docs/how-to/back-up.md)", c.Namespace, c.Name)
+			"it is for this alone, or an EtcdSnapshot with its own store ("+v1beta1.Docs+"how-to/back-up.md)",
+			c.Namespace, c.Name)
 	case len(of) == 0:
 		return fmt.Errorf("EtcdCluster %s/%s has no EtcdSnapshotSchedule %s: it has %s", c.Namespace, c.Name, a.schedule,
 			strings.Join(names, ", "))
