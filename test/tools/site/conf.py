@@ -15,7 +15,7 @@ html_search_scorer = str(Path(__file__).parent / "scorer.js")
 
 sidebar = {
     "Start": ["docs/README", "docs/tutorial", "docs/troubleshooting", "docs/alerts"],
-    "How-to": ["docs/how-to/*"],
+    "How-to": [],  # in the order of docs/README.md
     "Reference": ["docs/reference/*", "CHANGELOG"],
     "Explanation": ["docs/explanation/*"],
     "Evidence": ["docs/evidence/README", "docs/evidence/*"],
@@ -54,6 +54,7 @@ words = {
     "docs/troubleshooting": "debug, errors, FAQ",
 }
 root = Path(__file__).parents[3]
+sidebar["How-to"] = [f"docs/{page}" for page in re.findall(r"\((how-to/[a-z-]+)\.md\)", (root / "docs/README.md").read_text())]
 
 
 def at_github(page, link):
