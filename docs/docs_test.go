@@ -137,7 +137,7 @@ var shown = []string{
 	"`two_syncs_bootstrap`, `TestCallsForOneClusterTakeTurns`, `TestGrowAndShrink`",
 	"every `stabilize` in every story, `TestMembers/SteadyStateWritesNothing`",
 	"`external_deleted`, `finalize_etcd_down`, `TestMembers/DeleteCleansUp`",
-	"`upgrade_step`, `version_edited_unreached`, `TestMembers/BadSpecsAreRefused`",
+	"`upgrade_step`, `upgrade_snapshot_first`, `version_edited_unreached`, `TestMembers/BadSpecsAreRefused`",
 	"`authority_rotation`, `TestAnotherAuthorityWithoutOverlapRestartsNoMember`, `TestHandshake`",
 	"`TestUsersAndRolesAreAppliedOnce`, `TestUsersAndRoles`",
 	"`epoch_revisions`, `TestRevisionsNeverGoBack`, `TestNoClientIsAnsweredByALaterEpochUnnoticed`",
