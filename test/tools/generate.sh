@@ -29,7 +29,7 @@ etcd=go.etcd.io/etcd/v3@v3.6.8 # the newest of its module that has contrib/mixin
 mixin=$(go mod download -json "$etcd" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')/contrib/mixin
 {
   echo "# etcd's own alerts, for the members of our clusters. Made by \`make generate\` from contrib/mixin of $etcd,"
-  echo "# Copyright the etcd authors, Apache License 2.0; test/tools/etcd-mixin.jsonnet says what is ours. docs/troubleshooting.md has a section for each."
+  echo "# Copyright the etcd authors, Apache License 2.0; test/tools/etcd-mixin.jsonnet says what is ours. docs/alerts.md has a section for each."
   bin/jsonnet --string --jpath "$mixin" test/tools/etcd-mixin.jsonnet
 } > "$fresh/manifests/monitoring/prometheusrule-etcd.yaml"
 
