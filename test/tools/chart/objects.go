@@ -157,9 +157,13 @@ func image(values, repository, tag string) string {
 // container is the one of a Deployment, with what values say about it and its pod.
 func (t *templates) container(spec object, values string) object {
 	pod := at(spec, "template", "spec")
-	for _, field := range []string{"imagePullSecrets", "nodeSelector", "tolerations", "priorityClassName"} {
-		t.add(pod, field, "{{- with .Values."+field+" }}", field+": {{- toYaml . | nindent INDENT+2 }}", "{{- end }}")
+	lines := func(field string) []string {
+		return []string{"{{- with .Values." + field + " }}", field + ": {{- toYaml . | nindent INDENT+2 }}", "{{- end }}"}
 	}
+	for _, field := range []string{"imagePullSecrets", "nodeSelector", "priorityClassName"} {
+		t.add(pod, field, lines(field)...)
+	}
+	t.put(pod, "tolerations", lines("tolerations")...)
 	c := at(pod, "containers", 0)
 	t.put(c, "resources", "resources: {{- toYaml "+values+".resources | nindent INDENT+2 }}")
 	t.add(c, "imagePullPolicy", "{{- with "+values+".image.pullPolicy }}", "imagePullPolicy: {{ . }}", "{{- end }}")
