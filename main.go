@@ -51,9 +51,13 @@ func main() {
 }
 
 // arguments are those of a command line. Under the name kubectl-quorate, by which kubectl finds it, the binary is the
-// plugin; quorate check is one of the plugin's commands, too, for those who have not put that name on their PATH.
+// plugin, and under kubectl_complete-quorate what completes its lines; quorate check is one of the plugin's commands,
+// too, for those who have not put that name on their PATH.
 func arguments(line []string) []string {
 	name := strings.TrimSuffix(filepath.Base(line[0]), ".exe")
+	if name == "kubectl_complete-quorate" {
+		return append([]string{"kubectl", kubectl.Completing}, line[1:]...)
+	}
 	if name == "kubectl-quorate" || len(line) > 1 && line[1] == "check" {
 		return append([]string{"kubectl"}, line[1:]...)
 	}

@@ -68,12 +68,13 @@ func TestPluginByName(t *testing.T) {
 		{"quorate", "check", "-h"}:                     {"kubectl", "check", "-h"},
 		{"kubectl-quorate", "check", "-h"}:             {"kubectl", "check", "-h"},
 		{"quorate", "serve", "-h"}:                     {"serve", "-h"},
+		{"/bin/kubectl_complete-quorate", "fence", ""}: {"kubectl", "__complete", "fence", ""},
 	} {
 		assert.Equal(t, want, arguments(line[:]))
 	}
 	var out, errs bytes.Buffer
 	assert.Zero(t, run(t.Context(), []string{"kubectl", "help"}, os.Getenv, &out, &errs))
-	assert.Contains(t, out.String(), "kubectl quorate explain [NAME]")
+	assert.Contains(t, out.String(), "  explain [NAME] ")
 	assert.Equal(t, command.Usage, run(t.Context(), []string{"kubectl", "bogus"}, os.Getenv, &out, &errs))
 	out.Reset()
 	assert.Zero(t, run(t.Context(), []string{"version"}, os.Getenv, &out, &errs))

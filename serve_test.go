@@ -262,7 +262,7 @@ func TestTheServerIsToldWhoCalls(t *testing.T) {
 	for version, byUID := range map[string]bool{
 		"4.16": true, "4.17.2": true, "v5.0": true, "4.15.1": false, "2.0": false, "1.5.20": false,
 	} {
-		objects, _ := installed(t, "--metacontroller-version="+version)
+		objects, _ := installed(t, "--metacontroller-namespace=mc", "--metacontroller-version="+version)
 		require.Equal(t, byUID, strings.Contains(objects["Deployment/quorate"], "name: QUORATE_METACONTROLLER_VERSION"),
 			version)
 		require.Equal(t, byUID, told(t, objects).options.RelatedByUID, version)

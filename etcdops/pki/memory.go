@@ -46,7 +46,7 @@ type Turn func(ctx context.Context) (end func(), err error)
 func atOnce(context.Context) (func(), error) { return func() {}, nil }
 
 // mostKnown is how many bytes what is remembered takes: a quarter of the memory that the process may use. A cluster has
-// six Secrets of some 2 KiB, so that GOMEMLIMIT=115MiB is enough for 2,400 clusters; from then on the time of a call
+// six Secrets of some 2 KiB, so that a limit of 128Mi is enough for 2,400 clusters; from then on the time of a call
 // grows.
 func mostKnown() int64 {
 	const least, most = 4 << 20, 512 << 20

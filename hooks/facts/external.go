@@ -150,9 +150,19 @@ func (f *Facts) minAvailable() int {
 		own++
 	}
 	if f.Etcd == nil || !f.BesideExternal() {
-		return Quorum(max(f.Replicas, voters))
+		return Quorum(max(f.Replicas, voters)) + f.spareMemory()
 	}
 	return max(own-1, Quorum(voters)-(voters-own), 0)
+}
+
+// spareMemory is 1 while members in memory are fewer than wanted. Kubernetes evicts a pod that is not ready where its
+// count of those that are says that there are enough, and that count lags: with this it never says so, and the memory
+// of the last quorum is not evicted (UnhealthyPodEvictionPolicy IfHealthyBudget, in registry/core/pod/storage/eviction.go).
+func (f *Facts) spareMemory() int {
+	if f.Etcd != nil && f.Memory() && len(f.Voters) < f.Wanted() {
+		return 1
+	}
+	return 0
 }
 
 // ClientURLs are those of members, by ID in hexadecimal.

@@ -1,8 +1,10 @@
 package install
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -14,10 +16,10 @@ import (
 	"github.com/quorate-dev/quorate/internal/kubectl"
 )
 
-// TestWithMetacontroller: the own Metacontroller is where Quorate is, serves its CompositeControllers alone, and is
-// let in alone.
-func TestWithMetacontroller(t *testing.T) {
-	without := installed(t)
+// TestItsMetacontroller: unless one is named that is there, a Metacontroller comes with Quorate: where Quorate is, for
+// its CompositeControllers alone, and let in alone.
+func TestItsMetacontroller(t *testing.T) {
+	without := installed(t, existing)
 	for args, want := range map[string]struct{ namespace, image, version string }{
 		"":                     {"quorate-system", "ghcr.io/metacontroller/metacontroller:v4.17.2", "4.17.2"},
 		"--namespace=etcd-ops": {"etcd-ops", "ghcr.io/metacontroller/metacontroller:v4.17.2", "4.17.2"},
@@ -28,7 +30,7 @@ func TestWithMetacontroller(t *testing.T) {
 			"quorate-blue", "ghcr.io/metacontroller/metacontroller:v4.17.2", "4.17.2",
 		},
 	} {
-		objects := installed(t, append(strings.Fields(args), "--with-metacontroller")...)
+		objects := installed(t, strings.Fields(args)...)
 		var d appsv1.Deployment
 		require.NoError(t, yaml.UnmarshalStrict([]byte(objects["Deployment/metacontroller"]), &d))
 		require.Equal(t, want.namespace, d.Namespace, args)
@@ -59,12 +61,11 @@ func TestWithMetacontroller(t *testing.T) {
 		"the labels of its pods are not known")
 
 	for args, says := range map[string]string{
-		"--with-metacontroller --metacontroller-version=1.5.20": "needs --metacontroller-version=4.16.0 or later",
-		"--with-metacontroller --metacontroller-version=4.17":   "needs a whole version",
-		"--with-metacontroller --metacontroller-namespace=mc":   "leave out --metacontroller-namespace",
-		"--kinds --no-kinds": "leave nothing",
-		"--apply --kinds":    "leave out --kinds",
-		"--context=prod":     "with --apply only",
+		"--metacontroller-version=1.5.20": "needs --metacontroller-version=4.16.0 or later, not 1.5.20",
+		"--metacontroller-version=4.17":   "needs a whole --metacontroller-version",
+		"--kinds --no-kinds":              "leave nothing",
+		"--apply --kinds":                 "leave out --kinds",
+		"--context=prod":                  "with --apply only",
 	} {
 		refuses(t, says, strings.Fields(args)...)
 	}
@@ -76,9 +77,9 @@ func TestKinds(t *testing.T) {
 	secret := installed(t)
 	file := filepath.Join(t.TempDir(), "secret.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(secret["Secret/quorate-hooks"]), 0o600))
-	all := installed(t, "--with-metacontroller", "--keep", file)
-	kinds := installed(t, "--with-metacontroller", "--kinds")
-	rest := installed(t, "--with-metacontroller", "--no-kinds", "--keep", file)
+	all := installed(t, "--keep", file)
+	kinds := installed(t, "--kinds")
+	rest := installed(t, "--no-kinds", "--keep", file)
 	require.Len(t, kinds, 8)
 	require.Len(t, all, len(kinds)+len(rest))
 	for name, document := range all {
@@ -113,7 +114,7 @@ func TestApply(t *testing.T) {
 	}
 	apply := func() (out, said string, err error) {
 		_ = os.Remove(filepath.Join(folder, "applied"))
-		return run(t, "", "--with-metacontroller", "--apply", "--context=prod")
+		return run(t, "", "--apply", "--context=prod")
 	}
 	out, said, err := apply()
 	require.Empty(t, said)
@@ -138,4 +139,53 @@ func TestApply(t *testing.T) {
 	_, _, err = apply()
 	require.ErrorContains(t, err,
 		"the Secret quorate-system/quorate-hooks, which is there, can't be kept: it holds no tokens; delete it")
+}
+
+// TestSizes: what an installation has room for is what the flags say, and without them what the manifests have.
+func TestSizes(t *testing.T) {
+	plain := installed(t)
+	objects := installed(t, "--replicas=4", "--memory=512Mi", "--metacontroller-workers=100", "--metacontroller-qps=1000",
+		"--metacontroller-memory=4Gi")
+	for name, want := range map[string][]string{
+		"Deployment/quorate": {"replicas: 4\n", "memory: 512Mi\n"},
+		"Deployment/metacontroller": {"--workers=100\n", "--client-go-qps=1000\n", "--client-go-burst=2000\n",
+			"memory: 4Gi\n"},
+	} {
+		for _, text := range want {
+			require.Contains(t, objects[name], text)
+			require.NotContains(t, plain[name], text)
+		}
+		for _, o := range []string{objects[name], plain[name]} {
+			require.Contains(t, o, "value: $(MEMORY_LIMIT_MIB)000000\n", "Go's limit follows that of the container")
+		}
+	}
+	require.Contains(t, installed(t, existing, "--memory=1Gi")["Deployment/quorate"], "memory: 1Gi\n")
+	for args, says := range map[string]string{
+		"--replicas=0":                            "must be 1 or more",
+		"--metacontroller-qps=-1":                 "must be 1 or more",
+		"--memory=512MB":                          "--memory must be a quantity such as 512Mi",
+		"--metacontroller-memory=1Mi":             "and 64Mi or more",
+		existing + " --metacontroller-workers=50": "are for the Metacontroller that is installed with Quorate",
+	} {
+		refuses(t, says, strings.Fields(args)...)
+	}
+}
+
+// TestSizesOfThePage: what docs/how-to/size.md says without flags is what is installed then, and each row of flags
+// can be installed.
+func TestSizesOfThePage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/how-to/size.md")
+	require.NoError(t, err)
+	s := usual()
+	require.Contains(t, string(text), fmt.Sprintf("| no flags: %d replicas of Quorate, %s; Metacontroller %d workers, "+
+		"%d requests/s, %s |", s.replicas, s.memory, s.its.workers, s.its.qps, s.its.memory))
+	rows := regexp.MustCompile("`((?:--[a-z-]+=\\w+ ?)+)`").FindAllStringSubmatch(string(text), -1)
+	require.GreaterOrEqual(t, len(rows), 5)
+	for _, row := range rows {
+		if strings.Contains(row[1], "--keys") { // of kubectl quorate size
+			continue
+		}
+		_, _, err := run(t, "", strings.Fields(row[1])...)
+		require.NoError(t, err, row[1])
+	}
 }

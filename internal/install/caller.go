@@ -3,6 +3,8 @@ package install
 import (
 	"fmt"
 	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
 // caller is what Metacontroller can do to prove who it is.
@@ -39,7 +41,8 @@ func RelatesByUID(version string) (bool, error) {
 // advice is what else has to be done for a Metacontroller that can do less.
 func (c caller) advice() string {
 	trust := "this Metacontroller trusts the hooks' certificate only if its container has the ConfigMap " +
-		"NAMESPACE/" + callerCA + " mounted and SSL_CERT_DIR set to that folder (docs/explanation/security.md); it " +
+		"NAMESPACE/" + callerCA + " mounted and SSL_CERT_DIR set to that folder (" +
+		v1beta1.Docs + "explanation/security.md); it " +
 		"reads it once, so restart it now: " +
 		"kubectl -n NAMESPACE rollout restart statefulset/metacontroller"
 	if c == noToken {

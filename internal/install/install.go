@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/internal/kubectl"
 )
 
@@ -30,7 +31,8 @@ const (
 	ofInstallation   = "quorate.dev/installation"
 )
 
-// usualMetacontroller is where Metacontroller is by its own manifests; ours have one with the same name.
+// usualMetacontroller is where Metacontroller is by its own manifests: where quorate check looks for it unless it is
+// told. Ours have one with the same name.
 const (
 	usualMetacontroller = "metacontroller"
 	metacontrollerName  = "metacontroller"
@@ -40,8 +42,9 @@ const (
 // installation is what the flags of quorate install say.
 type installation struct {
 	namespace, metacontrollerNamespace string
-	own                                bool   // with a Metacontroller of its own
+	own                                bool   // no other Metacontroller is named: one comes with it
 	version                            string // of Metacontroller
+	sizes                              sizes
 	images                             images
 	scope                              scope
 	tenants                            Tenants
@@ -59,13 +62,14 @@ func (i *installation) flags() *flag.FlagSet {
 	flags := flag.NewFlagSet("quorate install", flag.ContinueOnError)
 	flags.StringVar(&i.namespace, "namespace", defaultNamespace,
 		"`namespace` of Quorate itself; with --name it is quorate- and that name")
-	flags.BoolVar(&i.own, "with-metacontroller", false,
-		"a Metacontroller of its own beside Quorate, which serves nothing else")
-	flags.StringVar(&i.metacontrollerNamespace, "metacontroller-namespace", usualMetacontroller,
-		"`namespace` of a Metacontroller that is there, and of its service account, metacontroller")
+	flags.StringVar(&i.metacontrollerNamespace, "metacontroller-namespace", "",
+		"`namespace` of a Metacontroller that is there, and of its service account, metacontroller: use that one. Empty "+
+			"installs one beside Quorate, which serves nothing else")
 	flags.StringVar(&i.version, "metacontroller-version", "",
-		"`version` of Metacontroller: what it can do to prove who it is depends on it (docs/explanation/security.md); empty "+
+		"`version` of Metacontroller: what it can do to prove who it is depends on it ("+
+			v1beta1.Docs+"explanation/security.md); empty "+
 			"for the one that the tests run with")
+	i.sizes.flags(flags)
 	i.images.flags(flags)
 	i.scope.flags(flags)
 	i.tenants.Flags(flags)
@@ -96,6 +100,7 @@ func (i *installation) check() error {
 	if err != nil {
 		return err
 	}
+	i.own = i.metacontrollerNamespace == ""
 	if i.version == "" {
 		i.version = shipped.version
 	}
@@ -109,6 +114,9 @@ func (i *installation) check() error {
 		return err
 	}
 	if err := i.scope.check(i.caller); err != nil {
+		return err
+	}
+	if err := i.sizes.check(i.own); err != nil {
 		return err
 	}
 	if err := i.fit(shipped.version); err != nil {
@@ -132,15 +140,13 @@ func (i *installation) fit(shipped string) error {
 		return errors.New("--apply applies the kinds and the rest, in this order: leave out --kinds and --no-kinds")
 	case !i.apply && len(i.toKubectl) > 0:
 		return fmt.Errorf("%s is for kubectl, which is called with --apply only", i.toKubectl[0])
-	case i.own && i.metacontrollerNamespace != usualMetacontroller:
-		return errors.New("--with-metacontroller has it in the namespace of Quorate: leave out " +
-			"--metacontroller-namespace")
 	case i.own && i.caller != bearer:
-		return errors.New("--with-metacontroller needs --metacontroller-version=4.16.0 or later: older ones can't prove who " +
-			"they are without a restart")
+		return fmt.Errorf("a Metacontroller that is installed needs --metacontroller-version=4.16.0 or later, not %s: "+
+			"older ones can't prove who they are without a restart; for one that is there, add "+
+			"--metacontroller-namespace", i.version)
 	case i.own && strings.Count(i.version, ".") != 2:
-		return fmt.Errorf("--with-metacontroller needs a whole version, such as %s, not %q: it is the tag of an image",
-			shipped, i.version)
+		return fmt.Errorf("a Metacontroller that is installed needs a whole --metacontroller-version, such as %s, not "+
+			"%q: it is the tag of an image; for one that is there, add --metacontroller-namespace", shipped, i.version)
 	}
 	return nil
 }

@@ -27,6 +27,9 @@ func run(t *testing.T, stdin string, args ...string) (out, said string, err erro
 	return stdout.String(), stderr.String(), err
 }
 
+// existing names a Metacontroller that is there.
+const existing = "--metacontroller-namespace=metacontroller"
+
 // refuses: quorate install says this of these arguments.
 func refuses(t *testing.T, says string, args ...string) {
 	t.Helper()

@@ -84,7 +84,7 @@ func (i *installation) adapt(o object) {
 	case labels[nameLabel] == metacontrollerName:
 		labels["app.kubernetes.io/version"] = strings.TrimPrefix(i.version, "v")
 		if o["kind"] == "Deployment" {
-			i.adaptMetacontroller(at(o, "spec", "template", "spec"))
+			i.adaptMetacontroller(at(o, "spec"))
 			return
 		}
 	case labels[ofInstallation] != nil:
@@ -94,6 +94,7 @@ func (i *installation) adapt(o object) {
 	case "Namespace":
 		meta["name"] = i.namespace
 	case "Deployment":
+		i.sizes.adapt(at(o, "spec"))
 		i.adaptPods(at(o, "spec", "template"))
 	case "Service":
 		port := at(o, "spec")["ports"].([]any)[0].(object)
@@ -137,8 +138,9 @@ func (i *installation) letIn(from object) {
 
 // adaptMetacontroller makes the own Metacontroller one of this version, for the CompositeControllers of this
 // installation.
-func (i *installation) adaptMetacontroller(pod object) {
-	c := pod["containers"].([]any)[0].(object)
+func (i *installation) adaptMetacontroller(spec object) {
+	i.sizes.adaptMetacontroller(spec)
+	c := containerOf(spec)
 	repository, _, _ := strings.Cut(c["image"].(string), ":")
 	c["image"] = i.images.mirrored(repository) + ":v" + strings.TrimPrefix(i.version, "v")
 	args := c["args"].([]any)

@@ -30,8 +30,8 @@ func may(t *testing.T, document string) []string {
 // TestOnlyNamespaces: Metacontroller may read everywhere, write in the namespaces alone, and in them no less than
 // elsewhere without this.
 func TestOnlyNamespaces(t *testing.T) {
-	whole := installed(t)
-	objects := installed(t, "--namespaces=shop,billing,shop")
+	whole := installed(t, existing)
+	objects := installed(t, existing, "--namespaces=shop,billing,shop")
 	everywhere := may(t, objects["ClusterRole/quorate-metacontroller"])
 	for _, right := range everywhere {
 		require.Regexp(t, "^(get|list|watch) ", right)

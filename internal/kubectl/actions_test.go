@@ -49,18 +49,6 @@ func TestOperate(t *testing.T) {
 
 func TestOperateRefuses(t *testing.T) {
 	k := steady(t)
-	for line, says := range map[string]string{
-		"restore":                          "restore needs either --snapshot",
-		"restore --snapshot=a --epoch=2":   "restore needs either --snapshot",
-		"fence":                            "fence needs the MEMBER that should stop",
-		"recover":                          "recover needs a POLICY",
-		"move-leader orders orders-1 more": "takes one NAME",
-		"recover orders Recreate":          "Recreate begins without any data: say --yes",
-	} {
-		code, _, errs := k.runs(healthy(), strings.Fields(line)...)
-		assert.Equal(t, exitUsage, code, line)
-		assert.Contains(t, errs, says)
-	}
 	k.fails["create"] = "etcdoperations.etcd.quorate.dev is forbidden (Forbidden)"
 	code, _, errs := k.runs(healthy(), "defrag")
 	assert.Equal(t, exitTrouble, code)
@@ -164,17 +152,6 @@ func TestAdopt(t *testing.T) {
 }
 
 func TestAdoptRefuses(t *testing.T) {
-	for line, says := range map[string]string{
-		"taken data-former-0":                                               "changes nothing, and needs --dry-run",
-		"taken data-former-0 --dry-run":                                     "needs --etcd-version",
-		"--dry-run --etcd-version=3.6.16":                                   "needs NAME",
-		"taken --dry-run --etcd-version=3.6.16":                             "either names of claims",
-		"taken data-former-0 -l app=former --dry-run --etcd-version=3.6.16": "either names of claims",
-	} {
-		code, _, errs := formerly(t).runs(healthy(), strings.Fields("adopt "+line)...)
-		assert.Equal(t, exitUsage, code, line)
-		assert.Contains(t, errs, says)
-	}
 	code, _, errs := formerly(t).runs(healthy(),
 		strings.Fields("adopt taken data-gone-0 --dry-run --etcd-version=3.6.16")...)
 	assert.Equal(t, exitTrouble, code)

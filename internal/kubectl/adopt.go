@@ -28,23 +28,20 @@ func (a *invocation) adoptFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&a.dryRun, "dry-run", false, "print the EtcdCluster and change nothing")
 	flags.StringVar(&d.selector, "l", "", "`selector` of the claims' labels, in place of their names")
 	flags.StringVar(&d.path, "path", "", "`path` of etcd's data directory in each volume; empty for data")
-	flags.StringVar(&d.version, "etcd-version", "", "`version` of etcd that should run, such as 3.6.16")
+	etcdVersion.flag(flags, &d.version, "etcd-version", "`version` of etcd that should run, such as 3.6.16")
 }
 
-// validAdopt says what is missing on the line: NAME and the claims, or a selector in place of these.
-func (a *invocation) validAdopt(names []string) error {
+// validAdopt says what is missing on the line, the claims, or a selector in place of these.
+func (a *invocation) validAdopt() error {
 	d := &a.adopting
 	switch {
 	case !a.dryRun:
 		return misused("adopt changes nothing, and needs --dry-run: hand what it prints to `kubectl apply -f -`")
 	case d.version == "":
 		return misused("adopt needs --etcd-version, such as 3.6.16: at least the minor version of the data")
-	case len(names) == 0:
-		return misused("adopt needs NAME, that of the EtcdCluster to be, and the claims that it begins with")
-	case (len(names) == 1) == (d.selector == ""):
+	case (len(d.claims) == 0) == (d.selector == ""):
 		return misused("adopt needs either names of claims after NAME, or -l with a selector of their labels")
 	}
-	d.claims = names[1:]
 	return nil
 }
 

@@ -37,7 +37,8 @@ func TestCheckScreen(t *testing.T) {
 	golden(t, "check", withoutAdvice(out))
 	assert.Contains(t, out, "=> ask your Kubernetes administrator for the right to get the Secrets quorate-hooks "+
 		"and quorate-caller in namespace quorate-system\n")
-	assert.Contains(t, out, "quorate install --metacontroller-version=1.5 --apply`\n", "a command is not broken into lines")
+	assert.Contains(t, out, "quorate install --metacontroller-namespace=metacontroller "+
+		"--metacontroller-version=1.5 --apply`\n", "a command is not broken into lines")
 }
 
 // withoutAdvice leaves out the lines that are as long as a command is.

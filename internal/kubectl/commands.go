@@ -18,79 +18,121 @@ type command struct {
 	args, does, example string
 	// creates is the type of the EtcdOperation that the command creates; empty for none.
 	creates v1beta1.OperationType
-	// operand says what the command takes after NAME; empty for nothing.
-	operand string
-	// flags are the command's own.
+	// waits: what the command creates can be waited for, and be printed instead.
+	waits bool
+	// takes are the words that follow, in their order.
+	takes []words
+	// flags are the command's own, and valid says what is wrong with them together.
 	flags func(a *invocation, flags *flag.FlagSet)
-	// names are valid where the command does not take one NAME, and its flags where any is required.
-	valid func(a *invocation, names []string) error
+	valid func(a *invocation) error
 	do    func(a *invocation, ctx context.Context) error
 }
 
 // commands are all but install, which is a program of its own.
 var commands = []command{
 	{
-		name: "status", args: "[NAME]", example: "status orders -n shop",
-		does: "one screen: members, certificates, what is being done and what is in its way",
-		do:   (*invocation).status,
+		name: "status", args: "[NAME] [-A] [-o FORMAT]", example: "status orders -n shop",
+		does:  "members, certificates, what is done and what is in its way; of several a table",
+		takes: []words{clusterName},
+		flags: (*invocation).statusFlags,
+		valid: (*invocation).validStatus,
+		do:    (*invocation).status,
 	},
 	{
 		name: "explain", args: "[NAME]", example: "explain orders -n shop",
 		does:  "what Quorate would do now, and why; nothing is carried out",
+		takes: []words{clusterName},
 		flags: (*invocation).quorateFlags,
 		do:    (*invocation).explain,
+	},
+	{
+		name: "snapshot", args: "[NAME]", example: "snapshot orders --wait",
+		does:  "take a snapshot now, as an EtcdSnapshotSchedule of the cluster does",
+		takes: []words{clusterName},
+		waits: true,
+		flags: func(a *invocation, flags *flag.FlagSet) {
+			scheduleName.flag(flags, &a.schedule, "from-schedule", "`name` of the EtcdSnapshotSchedule that says where "+
+				"it is stored; unset, the only one of the cluster")
+		},
+		do: (*invocation).takeSnapshot,
+	},
+	{
+		name: "restore", args: "[NAME] --until=TIME", example: "restore orders --until=-5m --wait",
+		does:    "move back to the data of a moment (--until), of a --snapshot, or of an --epoch",
+		creates: v1beta1.OperationRestore,
+		takes:   []words{clusterName},
+		waits:   true,
+		flags:   (*invocation).restoreFlags,
+		valid:   (*invocation).validRestore,
+		do:      (*invocation).operate,
+	},
+	{
+		name: "recover", args: "[NAME] POLICY", example: "recover orders FromSurvivor --dry-run",
+		does:    "begin again without quorum: FromSurvivor, FromSnapshot or Recreate",
+		creates: v1beta1.OperationRecover,
+		takes:   []words{clusterName, policy},
+		waits:   true,
+		flags: func(a *invocation, flags *flag.FlagSet) {
+			flags.BoolVar(&a.yes, "yes", false, "begin without any data, as Recreate does")
+		},
+		valid: (*invocation).validRecover,
+		do:    (*invocation).operate,
 	},
 	{
 		name: "defrag", args: "[NAME]", example: "defrag orders --wait",
 		does:    "defragment the members' databases, one at a time",
 		creates: v1beta1.OperationDefragment,
+		takes:   []words{clusterName},
+		waits:   true,
 		do:      (*invocation).operate,
 	},
 	{
 		name: "move-leader", args: "[NAME] MEMBER", example: "move-leader orders orders-1",
 		does:    "let another member lead",
 		creates: v1beta1.OperationMoveLeader,
+		takes:   []words{clusterName, memberName},
+		waits:   true,
 		do:      (*invocation).operate,
-		operand: "the MEMBER that should lead, such as demo-1; `kubectl quorate status` lists them",
 	},
 	{
 		name: "fence", args: "[NAME] MEMBER", example: "fence orders orders-1 --duration=1h",
 		does:    "stop a member for --duration, or until the EtcdOperation is deleted",
 		creates: v1beta1.OperationFence,
-		do:      (*invocation).operate,
-		operand: "the MEMBER that should stop, such as demo-1; `kubectl quorate status` lists them",
+		takes:   []words{clusterName, memberName},
+		waits:   true,
 		flags: func(a *invocation, flags *flag.FlagSet) {
-			flags.DurationVar(&a.duration, "duration", 0, "how `long` the member stays stopped; 0 for until the "+
-				"EtcdOperation is deleted")
+			atLeast(10*time.Second, flags, &a.duration, "duration", "how `long` the member stays stopped; unset, until "+
+				"the EtcdOperation is deleted")
 		},
+		do: (*invocation).operate,
 	},
 	{
-		name: "restore", args: "[NAME] [flags]", example: "restore orders --snapshot=orders-nightly-1 --wait",
-		does:    "move to the data of --snapshot, or back to that of --epoch",
-		creates: v1beta1.OperationRestore,
-		do:      (*invocation).operate,
-		flags: func(a *invocation, flags *flag.FlagSet) {
-			flags.StringVar(&a.snapshot, "snapshot", "", "`name` of the EtcdSnapshot to restore")
-			flags.Int64Var(&a.epoch, "epoch", 0, "`number` of the epoch to go back to, while its volumes are kept")
-			flags.BoolVar(&a.stopFirst, "stop-first", false, "stop the members before the new ones are made ready, "+
-				"where there is no room for both")
-		},
-		valid: (*invocation).validRestore,
+		name: "suspend", args: "[NAME]", example: "suspend orders",
+		does:  "hold every change back until resume; members run on",
+		takes: []words{clusterName},
+		flags: (*invocation).suspendFlags,
+		valid: (*invocation).validSuspend,
+		do:    func(a *invocation, ctx context.Context) error { return a.suspend(ctx, true) },
 	},
 	{
-		name: "recover", args: "[NAME] POLICY", example: "recover orders FromSurvivor --dry-run",
-		does:    "begin again without quorum: FromSurvivor, FromSnapshot or Recreate",
-		creates: v1beta1.OperationRecover,
-		do:      (*invocation).operate,
-		operand: "a POLICY: FromSurvivor, FromSnapshot or Recreate",
-		flags: func(a *invocation, flags *flag.FlagSet) {
-			flags.BoolVar(&a.yes, "yes", false, "begin without any data, as Recreate does")
-		},
-		valid: (*invocation).validRecover,
+		name: "resume", args: "[NAME]", example: "resume orders",
+		does:  "end what suspend began",
+		takes: []words{clusterName},
+		flags: (*invocation).suspendFlags,
+		valid: (*invocation).validSuspend,
+		do:    func(a *invocation, ctx context.Context) error { return a.suspend(ctx, false) },
+	},
+	{
+		name: "env", args: "[NAME] [--etcd-user=USER]", example: "env orders -n shop",
+		does:  "what etcdctl needs, as a shell reads it: eval \"$(kubectl quorate env)\"",
+		takes: []words{clusterName},
+		flags: (*invocation).envFlags,
+		do:    (*invocation).env,
 	},
 	{
 		name: "adopt", args: "NAME CLAIM... --dry-run", example: "adopt orders data-etcd-0 --etcd-version=3.6.16 --dry-run",
 		does:  "the EtcdCluster that would begin with claims of an etcd that runs no more",
+		takes: []words{newName, claimNames},
 		flags: (*invocation).adoptFlags,
 		valid: (*invocation).validAdopt,
 		do:    (*invocation).adopt,
@@ -99,38 +141,45 @@ var commands = []command{
 		name: "size", args: "--keys=N --writes=N [flags]", example: "size --keys=1M --value=1Ki --writes=500 --history=5m",
 		does:  "the EtcdCluster that is large enough for such a load, and why",
 		flags: func(a *invocation, flags *flag.FlagSet) { loadFlags(flags, &a.load) },
-		valid: func(a *invocation, names []string) error { return validLoad(a.load, names) },
+		valid: func(a *invocation) error { return validLoad(a.load) },
 		do:    func(a *invocation, _ context.Context) error { return a.size() },
 	},
 	{
 		name: "report", args: "[NAME] [-o FILE]", example: "report orders -o orders.tar.gz",
-		does: "a support bundle without secrets, as a .tar.gz",
+		does:  "a support bundle without secrets, as a .tar.gz",
+		takes: []words{clusterName},
 		flags: func(a *invocation, flags *flag.FlagSet) {
 			a.quorateFlags(flags)
 			a.metacontrollerFlags(flags)
 			flags.StringVar(&a.file, "o", "", "`file` to write; empty for one named after the cluster and the time")
 		},
-		do: (*invocation).report,
-	},
-	{
-		name: "version", args: "[--client]", example: "version",
-		does: "the version of this plugin, and which Quorate runs",
-		flags: func(a *invocation, flags *flag.FlagSet) {
-			a.quorateFlags(flags)
-			flags.BoolVar(&a.client, "client", false, "only the version of this plugin")
-		},
-		valid: (*invocation).validVersion,
-		do:    (*invocation).versions,
+		valid: (*invocation).validReport,
+		do:    (*invocation).report,
 	},
 	{
 		name: "check", args: "[-o json]", example: "check",
 		does: "whether Kubernetes, Metacontroller and Quorate fit together, and what to do",
 		flags: func(a *invocation, flags *flag.FlagSet) {
 			a.metacontrollerFlags(flags)
-			flags.StringVar(&a.format, "o", "text", "`format`: text or json")
+			a.format = "text"
+			oneOf("a format", "text", "json").flag(flags, &a.format, "o", "`format`: text or json")
 		},
-		valid: func(a *invocation, names []string) error { return validCheck(a.format, names) },
-		do:    (*invocation).check,
+		do: (*invocation).check,
+	},
+	{
+		name: "version", args: "[--client]", example: "version",
+		does: "the version of this plugin, and which Quorate runs; --version: the first alone",
+		flags: func(a *invocation, flags *flag.FlagSet) {
+			a.quorateFlags(flags)
+			flags.BoolVar(&a.client, "client", false, "only the version of this plugin")
+		},
+		do: (*invocation).versions,
+	},
+	{
+		name: "completion", args: "SHELL", example: "completion bash",
+		does:  "what has bash, zsh or fish complete the name kubectl-quorate",
+		takes: []words{shell},
+		do:    func(a *invocation, _ context.Context) error { return a.completion() },
 	},
 }
 
@@ -143,17 +192,19 @@ var install = command{
 // usage lists the commands.
 func usage() string {
 	var b strings.Builder
-	b.WriteString("kubectl quorate looks at etcd clusters that Quorate runs, with the rights that you have.\n\nUsage:\n")
+	b.WriteString("kubectl quorate looks at etcd clusters that Quorate runs, with the rights that you have.\n\n" +
+		"Usage: kubectl quorate COMMAND\n\n")
 	for _, c := range append(slices.Clone(commands), install) {
-		fmt.Fprintf(&b, "  kubectl quorate %-39s %s\n", c.name+" "+c.args, c.does)
+		fmt.Fprintf(&b, "  %-33s  %s\n", c.name+" "+c.args, c.does)
 	}
 	b.WriteString(`
-defrag, move-leader, fence, restore and recover create an EtcdOperation; with --wait they show how it goes, and with
---dry-run they print it and create nothing. Without NAME it is the one EtcdCluster of the namespace. All commands take
-kubectl's own flags -n/--namespace, --context, --kubeconfig, --cluster, --user, --as, --as-group and --request-timeout.
-"kubectl quorate COMMAND -h" lists the others.
+restore, recover, defrag, move-leader and fence create an EtcdOperation, snapshot an EtcdSnapshot; with --wait they show
+how it goes, and with --dry-run they print it and create nothing. Without NAME it is the one EtcdCluster of the
+namespace. All commands take kubectl's own flags -n/--namespace, --context, --kubeconfig, --cluster, --user, --as,
+--as-group and --request-timeout. "kubectl quorate COMMAND -h" lists the others, with an example.
 
-Exit codes: 0 done, 1 trouble (the message says what and where; for check, a finding is FAIL or unknown), 2 the command line is wrong.
+Exit codes: 0 done, 1 trouble (the message says what and where; for check, a finding is FAIL or unknown), 2 the command
+line is wrong, and nothing was changed.
 `)
 	return b.String()
 }
@@ -166,21 +217,20 @@ func (c *command) explains() string {
 
 // allFlags are those of a command: kubectl's that are handed on are the caller's.
 func (a *invocation) allFlags(flags *flag.FlagSet) {
-	namespace := ""
-	where := "`namespace` of the EtcdCluster; empty for that of kubectl's context"
+	where := "`namespace` of the EtcdCluster; unset, that of kubectl's context"
 	if a.name == "check" {
-		namespace = "quorate-system"
+		a.namespace = "quorate-system"
 		where = "`namespace` of Quorate itself"
 	}
-	flags.StringVar(&a.namespace, "namespace", namespace, where)
-	flags.StringVar(&a.namespace, "n", namespace, "short for --namespace")
+	inNamespace.flag(flags, &a.namespace, "namespace", where)
+	inNamespace.flag(flags, &a.namespace, "n", "`namespace`, short for --namespace")
 	if a.flags != nil {
 		a.flags(a, flags)
 	}
-	if a.creates != "" {
+	if a.waits {
 		flags.BoolVar(&a.wait, "wait", false, "show how it goes until it has ended")
-		flags.DurationVar(&a.timeout, "timeout", time.Hour, "how `long` to wait at most")
-		flags.BoolVar(&a.dryRun, "dry-run", false, "print the EtcdOperation and create nothing")
+		atLeast(time.Second, flags, &a.timeout, "timeout", "how `long` to wait at most; unset, 1h")
+		flags.BoolVar(&a.dryRun, "dry-run", false, "print what would be created, and create nothing")
 	}
 }
 
@@ -193,63 +243,37 @@ func (a *invocation) metacontrollerFlags(flags *flag.FlagSet) {
 		"Quorate's if that has its own, and otherwise metacontroller")
 }
 
-// take reads what is not a flag: NAME, and for some commands one more word.
-func (a *invocation) take(names []string) error {
-	names = slices.Clone(names)
-	if a.operand != "" {
-		if len(names) == 0 {
-			return misused("%s needs %s", a.name, a.operand)
+// take reads what is not a flag: the words that the command takes, of which NAME may be left out.
+func (a *invocation) take(line []string) error {
+	takes := a.takes
+	if len(takes) > len(line) && takes[0].optional {
+		takes = takes[1:]
+	}
+	for i, word := range line {
+		if i >= len(takes) && (len(takes) == 0 || !takes[len(takes)-1].many) {
+			return misused("%s does not take %q: the line is kubectl quorate %s %s", a.name, word, a.name, a.args)
 		}
-		a.word = names[len(names)-1]
-		names = names[:len(names)-1]
-	}
-	if a.valid != nil {
-		if err := a.valid(a, names); err != nil {
-			return err
+		w := takes[min(i, len(takes)-1)]
+		if !w.are(word) {
+			return misused("%q is not %s", word, w.what)
 		}
-	} else if err := a.oneName(names); err != nil {
-		return err
+		w.put(a, word)
 	}
-	if len(names) > 0 {
-		a.cluster = names[0]
+	if len(line) < len(takes) && !takes[len(line)].many {
+		return misused("%s needs %s", a.name, takes[len(line)].what)
 	}
-	return nil
+	if a.timeout != 0 && !a.wait {
+		return misused("--timeout is how long to --wait")
+	}
+	if a.valid == nil {
+		return nil
+	}
+	return a.valid(a)
 }
 
-func (a *invocation) oneName(names []string) error {
-	if len(names) > 1 {
-		return misused("%s takes one NAME, not also %q", a.name, names[1])
-	}
-	return nil
-}
-
-func (a *invocation) validRestore(names []string) error {
-	if (a.snapshot == "") == (a.epoch == 0) {
-		return misused("restore needs either --snapshot, the name of an EtcdSnapshot, or --epoch")
-	}
-	return a.oneName(names)
-}
-
-func (a *invocation) validRecover(names []string) error {
+func (a *invocation) validRecover() error {
 	if a.word == string(v1beta1.RecoverRecreate) && !a.yes && !a.dryRun {
 		return misused("Recreate begins without any data: say --yes for that; --dry-run prints what would be created")
-	}
-	return a.oneName(names)
-}
-
-func (a *invocation) validVersion(names []string) error {
-	if len(names) > 0 {
-		return misused("version takes no NAME: there is one Quorate for all clusters")
-	}
-	return nil
-}
-
-func validCheck(format string, names []string) error {
-	switch {
-	case len(names) > 0:
-		return misused("check takes no NAME such as %q: it is about the whole installation", names[0])
-	case format != "text" && format != "json":
-		return misused("-o must be text or json, not %q", format)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package kubectl
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -25,8 +26,36 @@ type found struct {
 
 // find gets the EtcdCluster: that of the name, or the only one.
 func (a *invocation) find(ctx context.Context) (*found, error) {
+	all, err := a.findAll(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(all) == 0:
+		return nil, a.none(ctx)
+	case len(all) == 1:
+		return all[0], nil
+	}
+	var names []string
+	for _, c := range all {
+		names = append(names, c.Name)
+	}
+	return nil, misused("there are %d EtcdClusters in namespace %s: %s; say which one", len(all), a.where(ctx),
+		strings.Join(names, ", "))
+}
+
+// none says that there is no EtcdCluster where one is looked for.
+func (a *invocation) none(ctx context.Context) error {
+	if a.everywhere {
+		return errors.New("no EtcdCluster exists in any namespace")
+	}
+	return fmt.Errorf("no EtcdCluster exists in namespace %s; choose another with -n, `kubectl get %s -A` lists all",
+		a.where(ctx), clusters)
+}
+
+// findAll gets that of the name, or all in the namespace, or everywhere.
+func (a *invocation) findAll(ctx context.Context) ([]*found, error) {
 	if a.cluster == "" {
-		return a.only(ctx)
+		return a.list(ctx)
 	}
 	raw, err := a.kube.run(ctx, a.in("get", clusters, a.cluster, "-o", "json")...)
 	if refused(err, "NotFound") && !strings.Contains(err.Error(), "could not find the requested resource") {
@@ -36,39 +65,37 @@ func (a *invocation) find(ctx context.Context) (*found, error) {
 	if err != nil {
 		return nil, err
 	}
-	return understood(raw)
+	c, err := understood(raw)
+	return []*found{c}, err
 }
 
-// only gets the EtcdCluster of a namespace that has exactly one.
-func (a *invocation) only(ctx context.Context) (*found, error) {
+// list gets all in the namespace, or everywhere.
+func (a *invocation) list(ctx context.Context) ([]*found, error) {
 	out, err := a.kube.run(ctx, a.in("get", clusters, "-o", "json")...)
 	if err != nil {
 		return nil, err
 	}
-	all, err := items(out)
+	raws, err := items(out)
 	if err != nil {
 		return nil, err
 	}
-	switch len(all) {
-	case 0:
-		return nil, fmt.Errorf("no EtcdCluster exists in namespace %s; choose another with -n, `kubectl get %s -A` "+
-			"lists all", a.where(ctx), clusters)
-	case 1:
-		return understood(all[0])
-	}
-	var names []string
-	for _, raw := range all {
-		if c, err := understood(raw); err == nil {
-			names = append(names, c.Name)
+	var all []*found
+	for _, raw := range raws {
+		c, err := understood(raw)
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, c)
 	}
-	return nil, misused("there are %d EtcdClusters in namespace %s: %s; say which one", len(all), a.where(ctx),
-		strings.Join(names, ", "))
+	return all, nil
 }
 
-// in is a call of kubectl in the namespace that was asked for.
+// in is a call of kubectl in the namespace that was asked for, or in all.
 func (a *invocation) in(args ...string) []string {
-	if a.namespace == "" {
+	switch {
+	case a.everywhere:
+		return append(args, "-A")
+	case a.namespace == "":
 		return args
 	}
 	return append(args, "-n", a.namespace)

@@ -68,10 +68,13 @@ type kube struct {
 	out, errs bytes.Buffer
 }
 
+// callFile has the call that is answered here, wherever a test has gone meanwhile.
+var callFile, _ = filepath.Abs("../../server/testdata/sync.json")
+
 // steady is a cluster of three in plain text that is as it should be: the call that the server's tests know, too.
 func steady(t *testing.T) *kube {
 	t.Helper()
-	raw, err := os.ReadFile("../../server/testdata/sync.json")
+	raw, err := os.ReadFile(callFile)
 	require.NoError(t, err)
 	var call struct {
 		Parent   map[string]any
@@ -132,7 +135,7 @@ func (k *kube) run(_ context.Context, args ...string) ([]byte, error) {
 	case strings.HasPrefix(call, "get secrets -n shop -l"):
 		return listOf(k.related...), nil
 	case strings.HasPrefix(call, "get "), strings.HasPrefix(call, "create "), strings.HasPrefix(call, "logs "),
-		strings.HasPrefix(call, "version"):
+		strings.HasPrefix(call, "version"), strings.HasPrefix(call, "patch "):
 		return listOf(), nil
 	}
 	return nil, fmt.Errorf("the test does not expect kubectl %s", call)
@@ -258,5 +261,11 @@ func (k *kube) runs(e *etcd, args ...string) (code int, out, errs string) {
 	p.pause = func(context.Context, time.Duration) {}
 	code = p.Run(k.t.Context(), args)
 	assert.Zero(k.t, k.open, "a way to a pod was left open")
+	if code == exitUsage {
+		assert.Empty(k.t, slices.DeleteFunc(slices.Clone(k.calls), func(call string) bool {
+			return strings.HasPrefix(call, "get "+clusters) || strings.HasPrefix(call, "get "+schedules) ||
+				strings.HasPrefix(call, "config view")
+		}), "a line that is wrong asks nothing of Kubernetes, but what there is to choose from")
+	}
 	return code, stdout.String(), stderr.String()
 }

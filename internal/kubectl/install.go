@@ -43,7 +43,7 @@ const (
 )
 
 // Kept is the Secret of an earlier installation; empty when there is none. It refuses to take over what helm looks
-// after, and to cut an installation off from a Metacontroller of its own by a flag that was left out.
+// after, and to cut an installation off from a Metacontroller of its own.
 func (i *Installer) Kept(ctx context.Context, secret string) ([]byte, error) {
 	out, err := i.kube.run(ctx, "get", "deployments", "-n", i.Namespace, "-l", partOf+"=quorate", "-o", "json")
 	if err != nil {
@@ -64,10 +64,8 @@ func (i *Installer) Kept(ctx context.Context, secret string) ([]byte, error) {
 				i.Namespace, m.Name, m.Annotations["meta.helm.sh/release-name"])
 		case m.Name == "metacontroller" && !i.Own:
 			return nil, fmt.Errorf("the Quorate in namespace %s has its own Metacontroller, which could no longer "+
-				"call it: add --with-metacontroller; or to use another one, delete it first: kubectl -n %s delete "+
-				"deployment metacontroller",
-				i.Namespace,
-				i.Namespace)
+				"call it: leave out --metacontroller-namespace=%s; or to use that one, delete its own first: kubectl "+
+				"-n %s delete deployment metacontroller", i.Namespace, i.Metacontroller, i.Namespace)
 		}
 	}
 	return i.kube.run(ctx, "get", "secret", secret, "-n", i.Namespace, "--ignore-not-found", "-o", "yaml")

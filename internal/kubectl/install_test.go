@@ -72,7 +72,7 @@ func TestInstallOverOthers(t *testing.T) {
 	const own = `{"metadata":{"name":"quorate"}},{"metadata":{"name":"metacontroller"}}`
 	_, i := installing(t, elsewhere, deployments(own))
 	_, err := i.Kept(t.Context(), "quorate-hooks")
-	require.ErrorContains(t, err, "add --with-metacontroller")
+	require.ErrorContains(t, err, "leave out --metacontroller-namespace=metacontroller")
 	require.ErrorContains(t, err, "kubectl -n quorate-system delete deployment metacontroller")
 
 	_, i = installing(t, here,
@@ -134,11 +134,14 @@ func TestInstallAlone(t *testing.T) {
 		"another Quorate":    {`{"metadata":{"name":"quorate-etcdcluster","labels":{"quorate.dev/installation":"etcd-ops"}}}`, `{"items":[]}`, "say --namespace=etcd-ops"},
 		"another of several": {`{"items":[{"metadata":{"name":"quorate-etcdcluster","labels":{"quorate.dev/installation":"etcd-ops"}}}]}`, `{"items":[]}`, "say --namespace=etcd-ops"},
 		"a Metacontroller": {"", `{"items":[` + workload("StatefulSet", "mc", "") + `]}`,
-			"StatefulSet mc/metacontroller is a Metacontroller without --target-label-selector"},
+			"add --metacontroller-namespace=mc to use it"},
 		"one that is stopped": {"", `{"items":[` + strings.Replace(workload("StatefulSet", "mc", ""), `"replicas":1`,
 			`"replicas":0`, 1) + `]}`, ""},
 		"one for others": {"", `{"items":[` + strings.Replace(workload("StatefulSet", "mc", ""), "ARGS",
 			"--target-label-selector=a=b", 1) + `]}`, ""},
+		"one for all of Quorate": {"", `{"items":[` + strings.Replace(workload("Deployment", "mc", ""), "ARGS",
+			"--target-label-selector=app.kubernetes.io/part-of=quorate", 1) + `]}`,
+			"would call Quorate, beside the one that is installed with it: Deployment mc/metacontroller"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, i := installing(t, here, func(k *kube) {

@@ -66,7 +66,7 @@ type misuse struct{ error }
 
 func misused(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
 
-// errTold is a misuse that the flag package has explained already.
+// errTold is a misuse that was answered with the list of commands.
 var errTold = misuse{errors.New("usage")}
 
 // Run is the whole plugin; the result is its exit code.
@@ -92,8 +92,17 @@ func (p *Program) run(ctx context.Context, args []string) error {
 		fmt.Fprint(p.Err, usage())
 		return errTold
 	}
-	if args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
+	switch args[0] {
+	case "help", "-h", "--help":
+		if len(args) > 1 {
+			return p.run(ctx, []string{args[1], "-h"})
+		}
 		fmt.Fprint(p.Out, usage())
+		return nil
+	case "--version":
+		args = []string{"version", "--client"}
+	case Completing:
+		p.complete(ctx, args[1:])
 		return nil
 	}
 	c := commandNamed(args[0])
@@ -122,56 +131,68 @@ type invocation struct {
 	*Program
 	*command
 	kube      access
-	namespace string // empty: that of kubectl's context
-	cluster   string // NAME; empty: the only one
-	word      string // what the command takes after NAME, such as a member
+	passed    []string // to kubectl
+	namespace string   // empty: that of kubectl's context
+	cluster   string   // NAME; empty: the only one
+	word      string   // what the command takes after NAME, such as a member
 
 	quorate, metacontroller string // their namespaces
 	wait, dryRun, yes       bool
 	client                  bool
+	everywhere              bool // in all namespaces
 	timeout, duration       time.Duration
-	snapshot                string // of restore, and the epoch
-	epoch                   int64
-	stopFirst               bool
+	restoring               restoring
+	schedule                string // EtcdSnapshotSchedule
+	user, dir               string // of env
 	adopting                adopting
 	load                    defaults.Load // that size is asked about
 	file                    string
-	format                  string // of what check prints: text or json
+	format                  string // of what is printed
 }
 
 // Passed are kubectl's own flags that are handed on as they are.
 var Passed = []string{"context", "kubeconfig", "cluster", "user", "as", "as-group", "request-timeout"}
 
-// parse reads the command line. kubectl takes flags before and after names, and so does this.
+// parse reads the command line.
 func (p *Program) parse(c *command, args []string) (*invocation, error) {
+	a, flags := p.begin(c)
+	words, err := a.line(flags, args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(p.Out, c.explains())
+		flags.SetOutput(p.Out)
+		flags.PrintDefaults()
+		return nil, err
+	case err != nil:
+		return nil, misused("%s; `kubectl quorate %s -h` lists the flags", err, c.name)
+	}
+	return a, a.take(words)
+}
+
+// begin is a command of which nothing is read yet, and its flags.
+func (p *Program) begin(c *command) (*invocation, *flag.FlagSet) {
 	a := &invocation{Program: p, command: c}
 	flags := flag.NewFlagSet("kubectl quorate "+c.name, flag.ContinueOnError)
-	flags.SetOutput(p.Err)
-	flags.Usage = func() {
-		fmt.Fprint(p.Err, c.explains())
-		flags.PrintDefaults()
-	}
-	var hand []string
+	flags.SetOutput(io.Discard) // what is wrong is in the error
+	flags.Usage = func() {}
 	for _, name := range Passed {
 		flags.Func(name, "kubectl's own `value`", func(value string) error {
-			hand = append(hand, "--"+name+"="+value)
+			a.passed = append(a.passed, "--"+name+"="+value)
 			return nil
 		})
 	}
 	a.allFlags(flags)
-	var names []string
+	return a, flags
+}
+
+// line sets the flags, and returns what is none. kubectl takes flags before and after names, and so does this.
+func (a *invocation) line(flags *flag.FlagSet, args []string) (rest []string, err error) {
 	for {
-		if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
-			return nil, err
-		} else if err != nil {
-			return nil, errTold
+		if err = flags.Parse(args); err != nil || flags.NArg() == 0 {
+			a.kube = a.kubectl(a.passed)
+			return rest, err
 		}
-		if flags.NArg() == 0 {
-			break
-		}
-		names = append(names, flags.Arg(0))
+		rest = append(rest, flags.Arg(0))
 		args = flags.Args()[1:]
 	}
-	a.kube = p.kubectl(hand)
-	return a, a.take(names)
 }

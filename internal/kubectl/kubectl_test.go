@@ -29,16 +29,17 @@ func TestCommandLine(t *testing.T) {
 		{"version", 0, "kubectl quorate v1.2.3\nQuorate's image ghcr.io/quorate-dev/quorate:v0.1.0, in namespace " +
 			"quorate-system\n"},
 		{"version --client", 0, "kubectl quorate v1.2.3\n"},
-		{"version orders", exitUsage, "version takes no NAME"},
+		{"--version", 0, "kubectl quorate v1.2.3\n"},
+		{"version orders", exitUsage, `version does not take "orders": the line is kubectl quorate version [--client]`},
 		{"bogus", exitUsage, `unknown command "bogus"`},
-		{"status a b", exitUsage, `status takes one NAME, not also "b"`},
+		{"status a b", exitUsage, `status does not take "b"`},
 		{"status --wait", exitUsage, "flag provided but not defined: -wait"},
 		{"status -h", 0, "-namespace"},
 		{"recover -h", 0, "Example:\n  kubectl quorate recover orders FromSurvivor --dry-run"},
-		{"move-leader", exitUsage, "move-leader needs the MEMBER"},
-		{"move-leader a b c", exitUsage, `move-leader takes one NAME, not also "b"`},
-		{"check demo", exitUsage, `check takes no NAME such as "demo"`},
-		{"check -o yaml", exitUsage, `-o must be text or json, not "yaml"`},
+		{"move-leader", exitUsage, "move-leader needs a MEMBER, such as demo-1"},
+		{"move-leader a b c", exitUsage, `move-leader does not take "c"`},
+		{"check demo", exitUsage, `check does not take "demo"`},
+		{"check -o yaml", exitUsage, "invalid value \"yaml\" for flag -o: it must be a format: text or json; `kubectl quorate check -h` lists"},
 		{"check -h", 0, "metacontroller-namespace"},
 		{"defrag --timeout=soon", exitUsage, "invalid value"},
 	} {
@@ -92,7 +93,7 @@ func TestFind(t *testing.T) {
 		{"none in kubectl's own namespace", "status", func(k *kube) {
 			k.says["get "+clusters], k.says["config view"] = `{"items":[]}`, "mine"
 		}, exitTrouble, "no EtcdCluster exists in namespace mine"},
-		{"several", "status -n shop", func(k *kube) {
+		{"several", "explain -n shop", func(k *kube) {
 			k.says["get "+clusters] = `{"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}`
 		}, exitUsage, "there are 2 EtcdClusters in namespace shop: a, b; say which one"},
 		{"another", "status nope -n shop", func(k *kube) {

@@ -98,9 +98,7 @@ func secretsFor(c *v1beta1.EtcdCluster) []string {
 func (a *invocation) secret(ctx context.Context, c *v1beta1.EtcdCluster, name string) (map[string][]byte, error) {
 	out, err := a.kube.run(ctx, "get", "secret", name, "-n", c.Namespace, "-o", "json")
 	if err != nil {
-		return nil, fmt.Errorf("etcd needs a certificate, and its Secret %s/%s can't be read: %w", c.Namespace,
-			name,
-			err)
+		return nil, fmt.Errorf("etcd is reached by the Secret %s/%s, which can't be read: %w", c.Namespace, name, err)
 	}
 	var secret corev1.Secret
 	if err := objects.Read(out, &secret); err != nil {

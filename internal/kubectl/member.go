@@ -15,17 +15,21 @@ import (
 
 // row is one member in the table.
 type row struct {
-	name, role, since, version string
-	leads, ready               bool
-	size, used                 int64
-	lag                        string // empty: it has not answered now
-	alarms                     []string
-	message                    string
+	name, role, version string
+	since               time.Time // ready is as it is; zero where that is not known
+	leads, ready        bool
+	size, used          int64
+	lag                 string // empty: it has not answered now
+	alarms              []string
+	message             string
 }
 
-func (r row) cells() []string {
-	cells := []string{r.name, strings.ToLower(r.role), yes(r.leads), yes(r.ready), r.since, r.version, "", "", r.lag,
+func (r row) cells(now time.Time) []string {
+	cells := []string{r.name, strings.ToLower(r.role), yes(r.leads), yes(r.ready), "", r.version, "", "", r.lag,
 		strings.Join(r.alarms, " ")}
+	if !r.since.IsZero() {
+		cells[4] = lasting(now.Sub(r.since))
+	}
 	if r.size > 0 {
 		cells[6] = size(r.size)
 	}
@@ -47,7 +51,7 @@ func rowsOf(c *v1beta1.EtcdCluster, l *live, now time.Time) []row {
 	var rows []row
 	if l.etcd == nil {
 		for _, m := range c.Status.Members {
-			rows = append(rows, known(&m, now).heard(l))
+			rows = append(rows, known(&m).heard(l, now))
 		}
 		return rows
 	}
@@ -61,12 +65,9 @@ func rowsOf(c *v1beta1.EtcdCluster, l *live, now time.Time) []row {
 }
 
 // known is a member as the status has it.
-func known(m *v1beta1.MemberStatus, now time.Time) row {
+func known(m *v1beta1.MemberStatus) row {
 	r := row{name: m.Name, role: string(m.Role), version: m.Version, leads: m.Leader, ready: m.Ready, alarms: m.Alarms,
-		message: m.Message}
-	if !m.LastTransitionTime.IsZero() {
-		r.since = lasting(now.Sub(m.LastTransitionTime.Time))
-	}
+		message: m.Message, since: m.LastTransitionTime.Time}
 	if m.DBSize != nil {
 		r.size = m.DBSize.Value()
 	}
@@ -82,7 +83,7 @@ func listed(c *v1beta1.EtcdCluster, l *live, m observation.Member, now time.Time
 	id := fmt.Sprintf("%x", m.ID)
 	r := row{}
 	if i := slices.IndexFunc(c.Status.Members, func(s v1beta1.MemberStatus) bool { return s.ID == id }); i >= 0 {
-		r = known(&c.Status.Members[i], now)
+		r = known(&c.Status.Members[i])
 		r.message = ""
 	}
 	r.name = name
@@ -97,13 +98,13 @@ func listed(c *v1beta1.EtcdCluster, l *live, m observation.Member, now time.Time
 	}
 	if (!asked || h.Err != "") && r.ready { // the status says so, and is older
 		r.ready = false
-		r.since = ""
+		r.since = time.Time{}
 	}
-	return r.heard(l)
+	return r.heard(l, now)
 }
 
 // heard is the row with what the member itself has answered just now.
-func (r row) heard(l *live) row {
+func (r row) heard(l *live, now time.Time) row {
 	h, asked := l.health[r.name]
 	if h.Err != "" {
 		r.message = h.Err
@@ -112,7 +113,7 @@ func (r row) heard(l *live) row {
 		return r
 	}
 	if r.ready != h.Serving() {
-		r.since = "0s"
+		r.since = now
 	}
 	r.ready = h.Serving()
 	r.version = h.Version

@@ -16,7 +16,7 @@ import (
 const ofInstallation = "quorate.dev/installation"
 
 // Alone refuses to install where another would be disturbed, before anything is changed: another Quorate that has these
-// CompositeControllers, or another Metacontroller that would serve them beside the own one.
+// CompositeControllers, or a Metacontroller that would serve them beside the one that is installed.
 func (i *Installer) Alone(ctx context.Context, controllers []string) error {
 	out, err := i.kube.run(ctx,
 		append([]string{"get", "compositecontrollers.metacontroller.k8s.io", "--ignore-not-found",
@@ -39,13 +39,14 @@ func (i *Installer) Alone(ctx context.Context, controllers []string) error {
 	if err != nil {
 		return err
 	}
-	if others := check.Unrestricted(out, i.Namespace); len(others) > 0 {
-		return fmt.Errorf("%s is a Metacontroller without --target-label-selector, which would also call Quorate: "+
-			"leave out --with-metacontroller to use it (--metacontroller-namespace says where it is); or scale it to "+
-			"0; or start it with --target-label-selector=!%s (Metacontroller 4)", strings.Join(others, " and "),
-			ofInstallation)
+	others, namespaces := check.Others(out, i.Namespace)
+	if len(others) == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("a Metacontroller that is there would call Quorate, beside the one that is installed with it: %s; "+
+		"add --metacontroller-namespace=%s to use it, and none is installed; or start it with "+
+		"--target-label-selector=!%s (Metacontroller 4), so that it serves others alone; or scale it to 0",
+		strings.Join(others, " and "), namespaces[0], ofInstallation)
 }
 
 // metadataIn is that of one object or of a List, as kubectl prints them for one name or several.

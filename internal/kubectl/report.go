@@ -21,6 +21,14 @@ import (
 	"github.com/quorate-dev/quorate/internal/kubectl/check"
 )
 
+// validReport refuses a file that is there before all is collected for it.
+func (a *invocation) validReport() error {
+	if _, err := os.Lstat(a.file); a.file != "" && err == nil {
+		return misused("%s is there already: choose another file with -o", a.file)
+	}
+	return nil
+}
+
 // report writes a support bundle. What can't be had is said in it, and is no reason to have none.
 func (a *invocation) report(ctx context.Context) error {
 	c, err := a.find(ctx)

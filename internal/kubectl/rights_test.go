@@ -56,6 +56,8 @@ func takes(call string) (r rights, inside bool) {
 		r.add("pods/portforward", "create")
 	case "create":
 		r.add(plural(plain[0]), "create")
+	case "patch": // kubectl reads it first
+		r.add(plural(plain[0]), "get", "patch")
 	case "get":
 		verb := "list"
 		if len(plain) > 1 {
@@ -64,13 +66,15 @@ func takes(call string) (r rights, inside bool) {
 		for resource := range strings.SplitSeq(plain[0], ",") {
 			r.add(plural(resource), verb)
 		}
-		inside = inside || plural(plain[0]) == "etcdclusters" // without a namespace: that of the context
+		if plural(plain[0]) == "etcdclusters" { // without a namespace: that of the context
+			inside = !slices.Contains(words, "-A")
+		}
 	}
 	return r, inside
 }
 
-// everything is shop/orders with whatever else a command may look at: pods of Quorate and Metacontroller, and
-// certificates.
+// everything is shop/orders with whatever else a command may look at: pods of Quorate and Metacontroller, certificates,
+// snapshots and their schedule.
 func everything(t *testing.T) []*kube {
 	plain, certified := steady(t), steady(t)
 	pod := string(listOf(plain.child("Pod orders-0")))
@@ -83,8 +87,11 @@ func everything(t *testing.T) []*kube {
 	within(certified.cluster, "status")["internal"] = map[string]any{"awaited": []any{map[string]any{
 		"kind": "Pod", "name": "orders-2", "requestTime": "2026-03-01T11:59:00Z"}}}
 	for _, k := range []*kube{plain, certified} {
-		k.says["get pvc"] = `{"items":[{"metadata":{"name":"data-former-0"}}]}`
-		k.says["get "+operations+" orders-defrag"] = `{"status":{"phase":"Succeeded"}}`
+		k.backedUp()
+		k.connected()
+		k.says["get pvc"] = `{"items":[{"metadata":{"name":"data-etcd-0"}}]}`
+		k.says["get "+operations+" orders-"] = `{"status":{"phase":"Succeeded"}}`
+		k.says["get "+snapshots+" orders-snapshot-"] = `{"status":{"phase":"Succeeded"}}`
 	}
 	return []*kube{plain, certified}
 }
@@ -104,25 +111,28 @@ func told(r rights) string {
 	return cmp.Or(strings.Join(clauses, "; "), "none")
 }
 
-// TestTheRightsInTheDocument: docs/reference/lists.md has what each command takes.
+// variants are lines that take other rights than the example of their command.
+var variants = map[string][]string{"status": {"status -A"}, "suspend": {"suspend --schedule=nightly"},
+	"resume": {"resume --schedule=nightly"}, "adopt": {"adopt taken -l=app=former --dry-run --etcd-version=3.6.16"}}
+
+// TestTheRightsInTheDocument: docs/reference/lists.md has what each command takes, those with the same rights in one
+// row. check has a list of its own.
 func TestTheRightsInTheDocument(t *testing.T) {
-	table := "| Command | In the namespace of the cluster | Elsewhere, if you have them |\n| --- | --- | --- |\n"
-	for _, c := range []struct {
-		command string
-		args    []string
-	}{
-		{"status", nil}, {"explain", nil}, {"defrag", []string{"--wait"}}, {"version", nil},
-		{"report", []string{"-o", filepath.Join(t.TempDir(), "r.tar.gz")}},
-		{"adopt", []string{"taken", "-l=app=former", "--dry-run", "--etcd-version=3.6.16"}},
-	} {
+	file, err := filepath.Abs("../../docs/reference/lists.md")
+	require.NoError(t, err)
+	t.Setenv("TMPDIR", t.TempDir())
+	var rows []string
+	of := map[string]string{}
+	for _, c := range commands {
 		here, elsewhere := rights{}, rights{}
-		for _, name := range []string{"", "orders"} {
-			if c.command == "version" || c.command == "adopt" {
-				name = ""
+		lines := append([]string{c.example, strings.Replace(c.example+" ", " orders ", " ", 1)}, variants[c.name]...)
+		for _, line := range lines {
+			if c.waits {
+				line = strings.ReplaceAll(line, "--dry-run", "") + " --wait"
 			}
 			for _, k := range everything(t) {
-				k.runs(healthy(), slices.Concat([]string{c.command, "-n", "shop"},
-					slices.DeleteFunc([]string{name}, func(n string) bool { return n == "" }), c.args)...)
+				t.Chdir(t.TempDir()) // for reports
+				k.runs(healthy(), append(strings.Fields(line), "-n", "shop")...)
 				for _, call := range slices.Concat(k.calls, k.forwards) {
 					if r, inside := takes(call); inside {
 						maps.Copy(here, r)
@@ -132,7 +142,20 @@ func TestTheRightsInTheDocument(t *testing.T) {
 				}
 			}
 		}
-		table += "| `" + c.command + "` | " + told(here) + " | " + told(elsewhere) + " |\n"
+		row := told(here) + " | " + told(elsewhere) + " |\n"
+		if c.name == "check" || len(here)+len(elsewhere) == 0 {
+			continue
+		}
+		if of[row] == "" {
+			rows = append(rows, row)
+			of[row] = "`" + c.name + "`"
+		} else {
+			of[row] += ", `" + c.name + "`"
+		}
 	}
-	require.NoError(t, docs.Keep("../../docs/reference/lists.md", "generated: begin rights", "generated: end", table))
+	table := "| Command | In the namespace of the cluster | Elsewhere, if you have them |\n| --- | --- | --- |\n"
+	for _, row := range rows {
+		table += "| " + of[row] + " | " + row
+	}
+	require.NoError(t, docs.Keep(file, "generated: begin rights", "generated: end", table))
 }

@@ -49,10 +49,8 @@ func number(flags *flag.FlagSet, name string, to *int64, most int64, what string
 }
 
 // validLoad says what is missing or wrong on the line.
-func validLoad(l defaults.Load, names []string) error {
+func validLoad(l defaults.Load) error {
 	switch {
-	case len(names) > 0:
-		return misused("size takes no NAME such as %q: it prints a manifest, and looks at no EtcdCluster", names[0])
 	case l.Keys == 0:
 		return misused("size needs --keys, how many keys there are, such as --keys=100k")
 	case l.Writes == 0:

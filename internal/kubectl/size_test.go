@@ -68,7 +68,7 @@ func TestSizeRefuses(t *testing.T) {
 	for line, says := range map[string]string{
 		"":                                     "size needs --keys, how many keys there are, such as --keys=100k",
 		"--keys=5":                             "size needs --writes",
-		"orders --keys=5 --writes=1":           `size takes no NAME such as "orders"`,
+		"orders --keys=5 --writes=1":           `size does not take "orders"`,
 		"--keys=many":                          "it must be a number such as 200, 100k or 2Mi",
 		"--keys=-5":                            "it must be from 1 to 1000000000",
 		"--keys=5 --writes=0":                  "it must be from 1 to 100000",

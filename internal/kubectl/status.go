@@ -3,6 +3,7 @@ package kubectl
 import (
 	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -17,12 +18,39 @@ import (
 	"github.com/quorate-dev/quorate/hooks/rules"
 )
 
+func (a *invocation) statusFlags(flags *flag.FlagSet) {
+	a.format = "text"
+	oneOf("a format", "text", "wide", "json", "yaml").flag(flags, &a.format, "o", "`format`: text, wide (a table with "+
+		"more columns), json or yaml")
+	flags.BoolVar(&a.everywhere, "all-namespaces", false, "all EtcdClusters there are")
+	flags.BoolVar(&a.everywhere, "A", false, "short for --all-namespaces")
+}
+
+func (a *invocation) validStatus() error {
+	if a.everywhere && a.cluster != "" {
+		return misused("-A is about all EtcdClusters: leave out %q", a.cluster)
+	}
+	return nil
+}
+
+// status shows one cluster as a screen, and several in a table. Only one is asked itself.
 func (a *invocation) status(ctx context.Context) error {
-	c, err := a.find(ctx)
+	all, err := a.findAll(ctx)
 	if err != nil {
 		return err
 	}
-	printStatus(a.Out, c.EtcdCluster, a.look(ctx, c.EtcdCluster), a.syncFailure(ctx, c.EtcdCluster), a.now())
+	one := len(all) == 1 && !a.everywhere
+	switch {
+	case a.format == "json" || a.format == "yaml":
+		return a.printDocument(ctx, all, one)
+	case len(all) == 0:
+		return a.none(ctx)
+	case one && a.format == "text":
+		c := all[0].EtcdCluster
+		printStatus(a.Out, c, a.look(ctx, c), a.syncFailure(ctx, c), a.now())
+	default:
+		a.printTable(all)
+	}
 	return nil
 }
 
@@ -56,9 +84,14 @@ func replicas(c *v1beta1.EtcdCluster) int32 {
 }
 
 func (s screen) head() {
-	rows := rowsOf(s.c, s.l, s.now)
-	ready := 0
-	leader := "no member"
+	ready, leader := votersReady(rowsOf(s.c, s.l, s.now))
+	fmt.Fprintf(s.w, "%s in namespace %s: %d/%d ready, etcd %s, %s leads, created %s ago\n", s.c.Name, s.c.Namespace,
+		ready, replicas(s.c), cmp.Or(s.c.Status.Version, s.c.Spec.Version), cmp.Or(leader, "no member"),
+		lasting(s.now.Sub(s.c.CreationTimestamp.Time)))
+}
+
+// votersReady is how many voters serve, and which member leads; empty for none.
+func votersReady(rows []row) (ready int, leader string) {
 	for _, r := range rows {
 		if r.ready && r.role == string(v1beta1.Voter) {
 			ready++
@@ -67,11 +100,7 @@ func (s screen) head() {
 			leader = r.name
 		}
 	}
-	fmt.Fprintf(s.w, "%s in namespace %s: %d/%d ready, etcd %s, %s leads, created %s ago\n", s.c.Name, s.c.Namespace,
-		ready,
-		replicas(s.c),
-		cmp.Or(s.c.Status.Version, s.c.Spec.Version), leader,
-		lasting(s.now.Sub(s.c.CreationTimestamp.Time)))
+	return ready, leader
 }
 
 func (s screen) members() {
@@ -82,7 +111,7 @@ func (s screen) members() {
 	} else {
 		lines := [][]string{{"NAME", "ROLE", "LEADS", "READY", "FOR", "VERSION", "DB", "IN USE", "LAG", "ALARMS"}}
 		for _, r := range rows {
-			lines = append(lines, r.cells())
+			lines = append(lines, r.cells(s.now))
 		}
 		s.table(lines)
 		for _, r := range rows {
@@ -225,7 +254,17 @@ var calm = []struct {
 }
 
 func (s screen) attention() {
-	var list []string
+	list := s.needsAttention()
+	if len(list) == 0 {
+		return
+	}
+	s.section("ATTENTION")
+	for _, words := range list {
+		s.point(words)
+	}
+}
+
+func (s screen) needsAttention() (list []string) {
 	said := ""
 	if ready := meta.FindStatusCondition(s.c.Status.Conditions, v1beta1.Ready); ready != nil {
 		said = ready.Message
@@ -245,13 +284,7 @@ func (s screen) attention() {
 		}
 		list = append(list, words)
 	}
-	if len(list) == 0 {
-		return
-	}
-	s.section("ATTENTION")
-	for _, words := range list {
-		s.point(words)
-	}
+	return list
 }
 
 func (s screen) certificates() {

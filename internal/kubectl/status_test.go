@@ -51,7 +51,7 @@ func TestStatusScreens(t *testing.T) {
 	}{
 		{"status-healthy", func(*v1beta1.EtcdCluster, *live) {}},
 		{"status-unreachable", func(_ *v1beta1.EtcdCluster, l *live) {
-			*l = live{trouble: "etcd needs a certificate, and its Secret shop/orders-operator-tls can't be read: " +
+			*l = live{trouble: "etcd is reached by the Secret shop/orders-operator-tls, which can't be read: " +
 				"forbidden"}
 		}},
 		{"status-no-quorum", noQuorum},

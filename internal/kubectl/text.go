@@ -35,13 +35,16 @@ func (p page) point(words string) {
 }
 
 // table prints lines of cells below each other.
-func (p page) table(lines [][]string) {
+func (p page) table(lines [][]string) { p.columns("  ", lines) }
+
+// columns are a table behind a margin.
+func (p page) columns(margin string, lines [][]string) {
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
 	for _, cells := range lines {
 		for i := range cells {
 			cells[i] = cmp.Or(cells[i], "-")
 		}
-		fmt.Fprintf(t, "  %s\n", strings.Join(cells, "\t"))
+		fmt.Fprintf(t, "%s%s\n", margin, strings.Join(cells, "\t"))
 	}
 	_ = t.Flush() // like fmt.Fprint: the reader is gone when it fails
 }

@@ -1,5 +1,5 @@
 // etcd's own alerts, from contrib/mixin of the module go.etcd.io/etcd/v3, as a PrometheusRule for the members of our clusters: with their
-// job, their labels, and a section of docs/troubleshooting.md for each. `make generate` renders it.
+// job, their labels, and a section of docs/alerts.md for each. `make generate` renders it.
 local mixin = (import 'config.libsonnet') + (import 'alerts/alerts.libsonnet') + {
   _config+:: {
     etcd_selector: 'job="quorate-members"',
@@ -7,7 +7,7 @@ local mixin = (import 'config.libsonnet') + (import 'alerts/alerts.libsonnet') +
     clusterLabel: 'namespace }}/{{ $labels.cluster',
   },
 };
-local runbook = 'https://github.com/quorate-dev/quorate/blob/main/docs/troubleshooting.md#';
+local runbook = 'https://github.com/quorate-dev/quorate/blob/main/docs/alerts.md#';
 std.manifestYamlDoc({
   apiVersion: 'monitoring.coreos.com/v1',
   kind: 'PrometheusRule',

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes what is made from the Go types in hooks/api: the CRDs and docs/reference/api.md; etcd's own alerts from its module; and from
-# what quorate install prints and the manifests for monitoring the templates of the Helm chart.
+# what quorate install prints and the manifests for monitoring the templates of the Helm chart, whose README has a table of its values.
 #   generate.sh           writes them
 #   generate.sh --check   compares them with what is there, and fails if they differ
 # The tools are in bin/: `make generate` and `make generate-check` see to that.
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 
 files=(manifests/crds/etcd.quorate.dev_etcd{clusters,mirrors,operations,snapshots,snapshotschedules}.yaml docs/reference/api.md
   manifests/monitoring/prometheusrule-etcd.yaml manifests/chart/templates/{crds,quorate,monitoring}.yaml
-  manifests/chart/crds/metacontroller.yaml manifests/cluster-chart/values.schema.json)
+  manifests/chart/crds/metacontroller.yaml manifests/chart/README.md manifests/cluster-chart/values.schema.json)
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 for file in "${files[@]}"; do
@@ -29,7 +29,7 @@ etcd=go.etcd.io/etcd/v3@v3.6.8 # the newest of its module that has contrib/mixin
 mixin=$(go mod download -json "$etcd" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')/contrib/mixin
 {
   echo "# etcd's own alerts, for the members of our clusters. Made by \`make generate\` from contrib/mixin of $etcd,"
-  echo "# Copyright the etcd authors, Apache License 2.0; test/tools/etcd-mixin.jsonnet says what is ours. docs/troubleshooting.md has a section for each."
+  echo "# Copyright the etcd authors, Apache License 2.0; test/tools/etcd-mixin.jsonnet says what is ours. docs/alerts.md has a section for each."
   bin/jsonnet --string --jpath "$mixin" test/tools/etcd-mixin.jsonnet
 } > "$fresh/manifests/monitoring/prometheusrule-etcd.yaml"
 
@@ -42,6 +42,7 @@ if [[ "${1:-}" != --check ]]; then
 fi
 go build -o "$binary" .
 cp manifests/monitoring/{podmonitor.yaml,prometheusrule.yaml,dashboard.json} "$fresh/manifests/monitoring/"
+cp manifests/chart/{README.md,values.yaml,values.schema.json} "$fresh/manifests/chart/"
 go run -C test/tools ./chart "$binary" "$fresh/manifests/monitoring" "$fresh/manifests/chart" "$fresh/manifests/cluster-chart"
 rm "$binary"
 

@@ -13,7 +13,7 @@ endpoints=10.1.2.0/24,172.30.0.0/24,10.244.0.0/16
 if [[ ${QUORATE_LAB_IP:-v4} != v4 ]]; then endpoints+=,fd00:172:30::/64,fd00:244::/48; fi
 flags=(--metacontroller-version="$QUORATE_METACONTROLLER_VERSION" --allowed-etcd-endpoints="$endpoints")
 own=
-if [[ $QUORATE_METACONTROLLER_VERSION != 1.* ]]; then own=1 flags+=(--with-metacontroller); fi
+if [[ $QUORATE_METACONTROLLER_VERSION != 1.* ]]; then own=1; else flags+=(--metacontroller-namespace=metacontroller); fi
 rm -rf bin/install
 mkdir -p bin/install
 kubectl -n quorate-system get secret quorate-hooks -o yaml --ignore-not-found > bin/install/kept.yaml

@@ -81,7 +81,7 @@ func (o Options) replay(ctx context.Context, path string, told *stores.Artifact)
 	switch {
 	case r.until > 0:
 	case !o.UntilTime.IsZero():
-		if r.until, err = o.untilTime(ctx, base.Revision, told.Completed); err != nil {
+		if r.until, err = o.untilTime(ctx, base, told.Completed); err != nil {
 			return nil, err
 		}
 	case o.Tail.Empty() && !o.AsFarAsPossible:
@@ -90,7 +90,7 @@ func (o Options) replay(ctx context.Context, path string, told *stores.Artifact)
 	default:
 		r.until = o.Tail.Reach(base.Revision)
 		r.ended = cmp.Or(o.TailFlaw, o.Tail.Missing(r.until))
-		if r.ended == "" && base.AuthRevision > 0 && o.Tail.Head.AuthRevision > base.AuthRevision {
+		if r.ended == "" && o.usersChanged(base) {
 			r.ended = usersChanged
 		}
 		r.ended = cmp.Or(r.ended, o.Tail.Headless())
@@ -105,30 +105,46 @@ func (o Options) replay(ctx context.Context, path string, told *stores.Artifact)
 	return r, r.compare(ctx, path)
 }
 
+// usersChanged reports whether the stream has seen users or roles change since the snapshot.
+func (o Options) usersChanged(base *archive.Contents) bool {
+	return base.AuthRevision > 0 && o.Tail.Head.AuthRevision > base.AuthRevision
+}
+
 // untilTime is the last revision that had arrived at the time that is asked for, by the clock of the stream: that of
 // the snapshot, which was completed before, or a later one.
-func (o Options) untilTime(ctx context.Context, base int64, completed time.Time) (int64, error) {
+func (o Options) untilTime(ctx context.Context, base *archive.Contents, completed time.Time) (int64, error) {
 	words := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-	last, err := o.Tail.Arrived(ctx, base)
-	switch last = cmp.Or(last, completed); {
+	reach := o.Tail.Reach(base.Revision)
+	last, err := o.Tail.Arrived(ctx, base.Revision)
+	last = cmp.Or(last, completed)
+	if head := o.Tail.Head; head.Revision == reach && head.At.After(last) { // nothing was written meanwhile
+		last = head.At
+	}
+	switch {
 	case err != nil:
 		return 0, err
 	case last.IsZero():
-		return 0, failure(notFound, nil, "no change behind the snapshot is stored, which ends at revision %d", base)
+		return 0, failure(notFound, nil, "no change behind the snapshot is stored, which ends at revision %d",
+			base.Revision)
 	case o.UntilTime.After(last):
-		return 0, failure(notFound, nil, "the last change that is stored, of revision %d, had arrived at %s, and the "+
-			"restore is to end at %s: name a time up to that, or latest", o.Tail.Reach(base), words(last),
-			words(o.UntilTime))
+		return 0, failure(notFound, nil, "all is stored up to %s, at revision %d, and the restore is to end at %s: name a "+
+			"time up to that, or latest", words(last), reach, words(o.UntilTime))
 	}
-	revision, err := o.Tail.Until(ctx, base, o.UntilTime)
+	revision, err := o.Tail.Until(ctx, base.Revision, o.UntilTime)
 	switch {
-	case err != nil || revision >= base:
-		return revision, err
+	case err != nil:
+		return 0, err
+	case revision >= base.Revision:
 	case !completed.IsZero() && !o.UntilTime.Before(completed):
-		return base, nil
+		revision = base.Revision
+	default:
+		return 0, failure(notFound, nil, "the snapshot ends at revision %d, which may have been written after %s: use an "+
+			"earlier snapshot", base.Revision, words(o.UntilTime))
 	}
-	return 0, failure(notFound, nil, "the snapshot ends at revision %d, which may have been written after %s: use an "+
-		"earlier snapshot", base, words(o.UntilTime))
+	if revision == reach && o.usersChanged(base) {
+		return 0, failure(failed, nil, usersChanged+": use a later snapshot, or an earlier time")
+	}
+	return revision, nil
 }
 
 func (r *replay) write(ctx context.Context, path string, tail *stream.Tail) error {

@@ -437,9 +437,7 @@ func TestReplayTellsOfTheHead(t *testing.T) {
 		{stream.Head{ClusterID: "c1", Revision: 6, AuthRevision: 3}, "5 to 6 are missing"},
 		{stream.Head{ClusterID: "c2", Revision: 6, AuthRevision: 4}, ""},
 	} {
-		text, err := json.Marshal(test.head)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "tail", "c1", "head.json"), text, 0o600))
+		leaves(t, dir, test.head)
 		tail, err := stream.OpenTail(t.Context(), archive.Place{URL: "file:///tail/c1", Dir: dir}, stream.Opening{})
 		require.NoError(t, err)
 		r, err := Options{Tail: tail, AsFarAsPossible: true}.replay(t.Context(), snapshotAt4(t),
@@ -553,10 +551,23 @@ func tailTo(t *testing.T, headers ...stream.Header) string {
 	return dir
 }
 
+// leaves a stream's sign of life.
+func leaves(t *testing.T, dir string, head stream.Head) {
+	t.Helper()
+	text, err := json.Marshal(head)
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "tail", "c1"), 0o750))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tail", "c1", "head.json"), text, 0o600))
+}
+
 // TestReplayUntilATime: a time has one revision, or is an error that says up to when there is one.
 func TestReplayUntilATime(t *testing.T) {
 	began := time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC)
 	at := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
+	none := stream.Head{}
+	alive := func(revision int64, seconds int, users int64) stream.Head {
+		return stream.Head{ClusterID: "c1", Revision: revision, At: at(seconds), AuthRevision: users}
+	}
 	stored := []stream.Header{
 		{First: 3, Last: 6, Times: []stream.Mark{{Revision: 3, At: at(-20)}, {Revision: 5, At: at(10)},
 			{Revision: 6, At: at(20)}}},
@@ -568,27 +579,39 @@ func TestReplayUntilATime(t *testing.T) {
 		seconds  int
 		until    int64
 		words    string
+		head     stream.Head
 	}{
-		"of a change":                {stored, began, 10, 5, ""},
-		"between two":                {stored, began, 19, 5, ""},
-		"at the end of a segment":    {stored, began, 29, 6, ""},
-		"of the last":                {stored, time.Time{}, 30, 7, ""},
-		"after the last":             {stored, began, 31, 0, "of revision 7, had arrived at 2026-11-22T14:00:30Z"},
-		"after the snapshot":         {stored, began, 5, 4, ""},
-		"before the snapshot":        {stored, began, -1, 0, "use an earlier snapshot"},
-		"of an unknown snapshot":     {stored, time.Time{}, 5, 0, "use an earlier snapshot"},
-		"of nothing":                 {nil, began, 5, 0, "of revision 4, had arrived at 2026-11-22T14:00:00Z"},
-		"of nothing, and before":     {nil, began, -5, 0, "use an earlier snapshot"},
-		"of nothing, and who knows?": {nil, time.Time{}, 5, 0, "no change behind the snapshot is stored"},
+		"of a change":                {stored, began, 10, 5, "", none},
+		"between two":                {stored, began, 19, 5, "", none},
+		"at the end of a segment":    {stored, began, 29, 6, "", none},
+		"of the last":                {stored, time.Time{}, 30, 7, "", none},
+		"after the last":             {stored, began, 31, 0, "all is stored up to 2026-11-22T14:00:30Z, at revision 7", none},
+		"after the snapshot":         {stored, began, 5, 4, "", none},
+		"before the snapshot":        {stored, began, -1, 0, "use an earlier snapshot", none},
+		"of an unknown snapshot":     {stored, time.Time{}, 5, 0, "use an earlier snapshot", none},
+		"of nothing":                 {nil, began, 5, 0, "all is stored up to 2026-11-22T14:00:00Z, at revision 4", none},
+		"of nothing, and before":     {nil, began, -5, 0, "use an earlier snapshot", none},
+		"of nothing, and who knows?": {nil, time.Time{}, 5, 0, "no change behind the snapshot is stored", none},
+		"nothing written since":      {stored, began, 40, 7, "", alive(7, 50, 1)},
+		"and not even the first":     {nil, began, 40, 4, "", alive(4, 50, 1)},
+		"after the sign of life":     {stored, began, 51, 0, "all is stored up to 2026-11-22T14:00:50Z", alive(7, 50, 1)},
+		"of a sign before the last":  {stored, began, 31, 0, "all is stored up to 2026-11-22T14:00:30Z", alive(6, 25, 1)},
+		"of a sign behind a gap":     {stored, began, 31, 0, "all is stored up to 2026-11-22T14:00:30Z", alive(9, 50, 1)},
+		"users changed at the end":   {stored, began, 40, 0, usersChanged, alive(7, 50, 9)},
+		"users changed after it":     {stored, began, 19, 5, "", alive(7, 50, 9)},
 	} {
 		fetch := func(ctx context.Context, to string) (*stores.Artifact, error) {
 			told, err := fetching(t, new(int))(ctx, to)
 			told.Completed = test.complete
 			return told, err
 		}
-		_, r, err := filled(t, tailTo(t, test.stored...), Options{Fetch: fetch, UntilTime: at(test.seconds)})
+		dir := tailTo(t, test.stored...)
+		if test.head.Revision != 0 {
+			leaves(t, dir, test.head)
+		}
+		_, r, err := filled(t, dir, Options{Fetch: fetch, UntilTime: at(test.seconds)})
 		if test.words != "" {
-			assert.Equal(t, notFound, archive.ReasonOf(err), name)
+			assert.Equal(t, test.words == usersChanged, archive.ReasonOf(err) != notFound, name)
 			assert.ErrorContains(t, err, test.words, name)
 			continue
 		}

@@ -113,7 +113,7 @@ type Until struct {
 	Latest bool `json:"latest,omitempty"`
 
 	// Time restores what the stream had received by then, such as 2026-11-22T13:59:00Z. It is not before the
-	// snapshot's, nor after that of the last change that is stored.
+	// snapshot's, nor after the time up to which all is stored.
 	// +optional
 	// +kubebuilder:validation:Format=date-time
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?(Z|[-+][0-9]{2}:[0-9]{2})$`

@@ -16,16 +16,14 @@ func (s *Seen) install() string {
 	} else if w != nil && repository(containerOf(w).Image) != repository(shipped().image) {
 		flags += " --image=YOURS"
 	}
-	if s.own() {
-		flags += " --with-metacontroller"
-	} else if v, known := s.metacontrollerVersion(); known {
-		flags += fmt.Sprintf(" --metacontroller-version=%d.%d", v.major, v.minor)
+	if s.metacontroller() != nil && !s.own() {
+		flags += " --metacontroller-namespace=" + s.Metacontroller
+		if v, known := s.metacontrollerVersion(); known {
+			flags += fmt.Sprintf(" --metacontroller-version=%d.%d", v.major, v.minor)
+		}
 	}
 	if s.Namespace != "quorate-system" {
 		flags += " --namespace=" + s.Namespace
-	}
-	if !s.own() && s.Metacontroller != "metacontroller" {
-		flags += " --metacontroller-namespace=" + s.Metacontroller
 	}
 	if s.namesCertificates() {
 		flags += " --cert-manager"
@@ -58,6 +56,7 @@ func (s *Seen) settings() string {
 			flags += " --shared-issuers"
 		}
 	}
+	flags += s.sizes()
 	for _, c := range s.ours() {
 		if name, named := strings.CutPrefix(c.Metadata.Name, "quorate-etcdcluster-"); named {
 			flags += " --name=" + name
@@ -76,13 +75,33 @@ func (s *Seen) sharesIssuers() bool {
 	return shared == "true"
 }
 
-// installOwn is what installs Quorate with a Metacontroller of its own.
-func (s *Seen) installOwn() string {
+// sizes are the flags for what an installation has more or less of than the manifests: replicas, memory, and of a
+// Metacontroller that came with it workers and requests a second.
+func (s *Seen) sizes() string {
 	flags := ""
-	if s.Namespace != "quorate-system" {
-		flags = " --namespace=" + s.Namespace
+	differs := func(name, is, usual string) {
+		if is != usual && is != "" && is != "0" {
+			flags += " --" + name + "=" + is
+		}
 	}
-	return command("quorate install --with-metacontroller%s%s --apply", flags, s.settings())
+	if w := s.deployment(); w != nil {
+		usual := shipped().server
+		differs("replicas", fmt.Sprint(w.wanted()), fmt.Sprint(usual.wanted()))
+		differs("memory", memoryOf(w), memoryOf(usual))
+	}
+	if w := s.metacontroller(); w != nil && s.own() {
+		usual := shipped().caller
+		differs("metacontroller-workers", flag(containerOf(w), "workers"), flag(containerOf(usual), "workers"))
+		differs("metacontroller-qps", flag(containerOf(w), "client-go-qps"), flag(containerOf(usual), "client-go-qps"))
+		differs("metacontroller-memory", memoryOf(w), memoryOf(usual))
+	}
+	return flags
+}
+
+// memoryOf is the limit of the memory of a workload's pods; 0 for none.
+func memoryOf(w *workload) string {
+	limits := containerOf(w).Resources.Limits
+	return limits.Memory().String()
 }
 
 // own reports whether Metacontroller is that of this Quorate.

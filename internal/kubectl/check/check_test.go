@@ -209,6 +209,23 @@ func TestAdviceKeepsTheSettings(t *testing.T) {
 	}
 }
 
+// TestInstallingAgainKeepsSizes: the flags for what has more or less than the manifests are in the advice, too.
+func TestInstallingAgainKeepsSizes(t *testing.T) {
+	w := good(t)
+	set(w.deployment(), 4, "spec", "replicas")
+	set(container(w.deployment()), "512Mi", "resources", "limits", "memory")
+	assert.Contains(t, See(w.options, w.said()).install(),
+		" --metacontroller-version=1.5 --replicas=4 --memory=512Mi --apply", "those of others are not ours to set")
+
+	w = good(t)
+	w.itsOwn()
+	c := container(w.object(metacontroller, "Deployment", "metacontroller"))
+	set(c, "1Gi", "resources", "limits", "memory")
+	c["args"] = []any{"--workers=100", "--client-go-qps=200", "--client-go-burst=400"}
+	assert.Contains(t, See(w.options, w.said()).install(),
+		"quorate install --metacontroller-workers=100 --metacontroller-qps=200 --metacontroller-memory=1Gi --apply")
+}
+
 // TestWhatIsAllowedNeedsNoPolicy: an installation with --shared-issuers has no policy against them, and installing
 // again keeps what it allows.
 func TestWhatIsAllowedNeedsNoPolicy(t *testing.T) {

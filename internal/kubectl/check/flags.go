@@ -41,8 +41,11 @@ func metacontrollerFlags(s *Seen) Finding {
 		}
 	}
 	if len(want) > 0 {
-		flaws = append(flaws, warn(strings.Join(want, ", ")+": a dozen clusters wait for each other",
-			"set --workers=20 --client-go-qps=100 --client-go-burst=200 in "+w.title()))
+		do := "set --workers=20 --client-go-qps=100 --client-go-burst=200 in " + w.title()
+		if s.own() { // what is set there by hand goes with the next installation
+			do = "install with --metacontroller-workers=20 --metacontroller-qps=100 or more, or with these values of the chart"
+		}
+		flaws = append(flaws, warn(strings.Join(want, ", ")+": a dozen clusters wait for each other", do))
 	}
 	if strategy := flag(c, "apply-strategy"); strategy == "server-side-apply" {
 		flaws = append(flaws, fail("--apply-strategy="+strategy+": with it Metacontroller recreates what was just "+

@@ -189,7 +189,7 @@ func compared(is, want *kind, apply string) Finding {
 // itsKinds is what installs Metacontroller's kinds: with one of Quorate's own, or for the one that is there.
 func (s *Seen) itsKinds() string {
 	if s.metacontroller() == nil || s.own() {
-		return s.installOwn()
+		return s.install()
 	}
 	return "apply those of the Metacontroller that is there; these serve it too: `kubectl apply --server-side -f " +
 		"manifests/crds/metacontroller.yaml`"

@@ -179,7 +179,7 @@ func (s *Seen) elsewhere() (found, do string) {
 				"say so: --metacontroller-namespace=" + w.Metadata.Namespace + " (for `quorate install`, too)"
 		}
 	}
-	return found, "install one: " + s.installOwn() + "; or say with --metacontroller-namespace where it is"
+	return found, "install one: " + s.install() + "; or say with --metacontroller-namespace where it is"
 }
 
 func oneMetacontroller(s *Seen) Finding {
@@ -225,33 +225,36 @@ func oneMetacontroller(s *Seen) Finding {
 	return together(ok("it is the only one, with one active replica"), flaws)
 }
 
-// Unrestricted are the Metacontrollers in a list of StatefulSets and Deployments, as kubectl prints it, that serve
-// every CompositeController: they run, are not in this namespace, and have no --target-label-selector.
-func Unrestricted(list []byte, but string) []string {
+// Others are the Metacontrollers in a list of StatefulSets and Deployments, as kubectl prints it, that would serve the
+// CompositeControllers of the Quorate in this namespace, and run elsewhere: what they are called, and where they are.
+func Others(list []byte, namespace string) (titles, namespaces []string) {
 	var all struct{ Items []workload }
 	if objects.Read(list, &all) != nil {
-		return nil
+		return nil, nil
 	}
-	var titles []string
 	for _, w := range all.Items {
-		if w.Metadata.Namespace != but && w.wanted() > 0 && flag(containerOf(&w), "target-label-selector") == "" {
+		if w.Metadata.Namespace != namespace && w.wanted() > 0 &&
+			w.selects(labels.Set{ofInstallation: namespace, partOf: "quorate"}) {
 			titles = append(titles, w.title())
+			namespaces = append(namespaces, w.Metadata.Namespace)
 		}
 	}
-	return titles
+	return titles, namespaces
+}
+
+// selects reports whether a Metacontroller looks after CompositeControllers with these labels.
+func (w workload) selects(of labels.Set) bool {
+	selector, err := labels.Parse(flag(containerOf(&w), "target-label-selector"))
+	return err != nil || selector.Matches(of) // with an error it does not start, which is said elsewhere
 }
 
 // serves reports whether a Metacontroller looks after Quorate's CompositeControllers, by their labels.
 func (s *Seen) serves(w workload) bool {
-	selector, err := labels.Parse(flag(containerOf(&w), "target-label-selector"))
-	if err != nil {
-		return true // it does not start, which is said elsewhere
-	}
 	ours := s.ours()
 	if len(ours) == 0 {
-		return selector.Matches(labels.Set{ofInstallation: s.Namespace})
+		return w.selects(labels.Set{ofInstallation: s.Namespace})
 	}
-	return slices.ContainsFunc(ours, func(c controller) bool { return selector.Matches(labels.Set(c.Metadata.Labels)) })
+	return slices.ContainsFunc(ours, func(c controller) bool { return w.selects(c.Metadata.Labels) })
 }
 
 // metacontrollerVersion is that of the image's tag or, where that tells none, of the label that the Helm chart sets.

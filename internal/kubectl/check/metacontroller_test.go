@@ -47,7 +47,7 @@ func TestMetacontroller(t *testing.T) {
 			w.lose(metacontroller, "StatefulSet", "metacontroller")
 			w.lose(workloads, "StatefulSet", "metacontroller")
 		}, "Metacontroller", Fail, "no Metacontroller in namespace metacontroller",
-			"quorate install --with-metacontroller --apply", about},
+			"quorate install --apply", about},
 		{"elsewhere", func(w *installation) {
 			w.lose(metacontroller, "StatefulSet", "metacontroller")
 			set(w.object(workloads, "StatefulSet", "metacontroller"), "mc", "metadata", "namespace")
@@ -261,10 +261,15 @@ func TestItsOwnMetacontroller(t *testing.T) {
 					func(a any) bool { return a == "--target-label-selector=quorate.dev/installation=quorate-system" })
 			}
 		}), "OneMetacontroller", Fail, "none serves Quorate's CompositeControllers",
-			"quorate install --with-metacontroller --apply", nil},
+			"quorate install --apply", nil},
+		{"few workers", own(func(w *installation) {
+			c := container(w.object(metacontroller, "Deployment", "metacontroller"))
+			c["args"] = []any{"--leader-election", "--target-label-selector=quorate.dev/installation=quorate-system",
+				"--workers=5", "--client-go-qps=100", "--client-go-burst=200"}
+		}), "MetacontrollerFlags", Warn, "--workers=5 is less than 10", "--metacontroller-workers=20", nil},
 		{"no kinds seen", core("customresourcedefinitions"), "MetacontrollerRights", Fail,
 			"get, list, watch customresourcedefinitions.apiextensions.k8s.io",
-			"quorate-metacontroller-core: `quorate install --with-metacontroller --apply`", nil},
+			"quorate-metacontroller-core: `quorate install --apply`", nil},
 		{"no namespaces seen", core("namespaces"), "MetacontrollerRights", Fail, "get, list, watch namespaces",
 			"quorate-metacontroller-core", nil},
 		{"no events", core("events"), "MetacontrollerRights", Fail, "create, patch events",

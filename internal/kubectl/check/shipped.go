@@ -21,7 +21,8 @@ type wanted struct {
 	// rights are Metacontroller's: to carry out our answers, to work at all, and to elect a leader, in its own
 	// namespace.
 	rights, core, leader []policyRule
-	policies             []string // kind/name
+	policies             []string  // kind/name
+	server, caller       *workload // Quorate's, and that of the Metacontroller that comes with it
 	image                string
 	etcdRepository       string
 	// certManager is the right that the component for cert-manager adds.
@@ -79,12 +80,15 @@ func (w *wanted) take(raw []byte) {
 			must(take(raw, func(r role) { w.leader = r.Rules }))
 		}
 	case "Deployment":
-		if head.Metadata.Name == "quorate" {
-			must(take(raw, func(d workload) {
-				w.image = containerOf(&d).Image
-				w.etcdRepository, _ = env(containerOf(&d), "QUORATE_ETCD_REPOSITORY")
-			}))
-		}
+		must(take(raw, func(d workload) {
+			if d.Metadata.Name == "metacontroller" {
+				w.caller = &d
+				return
+			}
+			w.server = &d
+			w.image = containerOf(&d).Image
+			w.etcdRepository, _ = env(containerOf(&d), "QUORATE_ETCD_REPOSITORY")
+		}))
 	case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 		w.policies = append(w.policies, head.Kind+"/"+head.Metadata.Name)
 	}

@@ -5,9 +5,24 @@
 {{- with .Values.name }}-{{ . }}{{ end }}
 {{- end }}
 
-{{/* An image: its own value, or that of the release, from the registry if there is one. */}}
-{{- define "quorate.image" -}}
+{{/* Labels that all objects have; name, version and part-of stand beside them. */}}
+{{- define "quorate.labels" -}}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* A repository: its own value, or that of the release, from the registry if there is one. */}}
+{{- define "quorate.repository" -}}
 {{- if .own }}{{ .own }}{{ else if .registry }}{{ .registry }}/{{ regexReplaceAll "^[^/]*/" .default "" }}{{ else }}{{ .default }}{{ end }}
+{{- end }}
+
+{{/* An image: with the tag of the release, unless it has a tag or a digest of its own. */}}
+{{- define "quorate.image" -}}
+{{- $own := .own }}
+{{- include "quorate.repository" (dict "own" $own.repository "registry" .registry "default" .default) }}
+{{- with $own.tag | default (ternary "" .tag (not (empty $own.digest))) }}:{{ . }}{{ end }}
+{{- with $own.digest }}@{{ . }}{{ end }}
 {{- end }}
 
 {{/* The selector as the server takes it. */}}
@@ -48,13 +63,31 @@
 {{/* How Metacontroller proves who it is: by a bearer token, by the password in the URL, or not at all. */}}
 {{- define "quorate.caller" -}}
 {{- $version := .Values.metacontroller.version }}
+{{- if semverCompare ">=4.16.0-0" $version }}bearer{{ else if semverCompare ">=2.0.0-0" $version }}none{{ else }}basic{{ end }}
+{{- end }}
+
+{{/* Refuses a Metacontroller of its own that would not work, or would not be alone: it looks for others where they have brought the kinds. */}}
+{{- define "quorate.own" -}}
 {{- if .Values.metacontroller.enabled }}
-{{- $kind := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "compositecontrollers.metacontroller.k8s.io" }}
-{{- if and $kind (not (contains "\"caBundle\"" (toJson $kind))) }}{{ fail "Metacontroller's kinds are there, of a version before 4.16, and helm does not upgrade them: kubectl apply --server-side --force-conflicts -f crds/metacontroller.yaml (of this chart) first; the Metacontroller that is there works with them too" }}{{ end }}
+{{- $version := .Values.metacontroller.version }}
 {{- if semverCompare "<4.16.0-0" $version }}{{ fail (printf "metacontroller.enabled needs metacontroller.version 4.16.0 or later, not %s: for an older one that is there, set metacontroller.enabled to false" $version) }}{{ end }}
 {{- if not (regexMatch "^v?[0-9]+[.][0-9]+[.][0-9]+$" $version) }}{{ fail (printf "metacontroller.enabled needs a whole metacontroller.version, such as 4.17.2, not %s: it is the tag of an image" $version) }}{{ end }}
+{{- $kind := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "compositecontrollers.metacontroller.k8s.io" }}
+{{- if and $kind (not (contains "\"caBundle\"" (toJson $kind))) }}{{ fail "Metacontroller's kinds are there, of a version before 4.16, and helm does not upgrade them: kubectl apply --server-side --force-conflicts -f crds/metacontroller.yaml (of this chart) first; the Metacontroller that is there works with them too" }}{{ end }}
+{{- if and $kind (ne (dig "metadata" "labels" "app.kubernetes.io/part-of" "" $kind) "quorate") }}
+{{- range $workloads := list "StatefulSet" "Deployment" }}
+{{- range (lookup "apps/v1" $workloads "" "").items }}
+{{- $name := dig "metadata" "labels" "app.kubernetes.io/name" "" . }}
+{{- $elsewhere := ne .metadata.namespace $.Release.Namespace }}
+{{- $runs := gt (int (dig "spec" "replicas" 1 .)) 0 }}
+{{- $all := not (contains "--target-label-selector" (toJson .spec.template.spec.containers)) }}
+{{- if and (has $name (list "metacontroller" "metacontroller-helm")) $elsewhere $runs $all }}
+{{- fail (printf "%s %s/%s is a Metacontroller that would call Quorate too: to use it, set metacontroller.enabled to false and metacontroller.namespace to %s; or start it with --target-label-selector=!quorate.dev/installation, so that it serves others alone; or scale it to 0" $workloads .metadata.namespace .metadata.name .metadata.namespace) }}
 {{- end }}
-{{- if semverCompare ">=4.16.0-0" $version }}bearer{{ else if semverCompare ">=2.0.0-0" $version }}none{{ else }}basic{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* The Secret that the server reads, and the one that Metacontroller 4.16 and later read. */}}

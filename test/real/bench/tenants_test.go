@@ -30,7 +30,7 @@ import (
 var (
 	tenantsOf     = flag.String("tenants.quorate", "", "the binary to measure; none measures nothing")
 	tenantLimit   = flag.Int64("tenants.limit", 128, "MiB of memory of the control group, as the Deployment has it")
-	tenantMemory  = flag.String("tenants.memory", "115MiB", "GOMEMLIMIT, as the Deployment sets it")
+	tenantMemory  = flag.String("tenants.memory", "128000000", "GOMEMLIMIT, as the Deployment sets it")
 	tenantCore    = flag.String("tenants.core", "0", "the core that the server has; what calls it has the others")
 	tenantFor     = flag.Duration("tenants.for", 20*time.Second, "how long each tenant is hostile")
 	tenantWorkers = flag.Int("tenants.workers", 20, "workers of Metacontroller")

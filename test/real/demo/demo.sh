@@ -88,7 +88,7 @@ start_kind() {
   docker build -t "$image" .
   kind load docker-image "$image" --name quorate
   make --no-print-directory build
-  bin/quorate install --with-metacontroller --apply
+  bin/quorate install --apply
   end="kind delete cluster --name quorate                   # ends it"
 }
 

@@ -73,7 +73,7 @@ func TestDemoOnKind(t *testing.T) {
 		"docker build -t " + image + " . @kind.kubeconfig",
 		"kind load docker-image " + image + " --name quorate @kind.kubeconfig",
 		"make --no-print-directory build @kind.kubeconfig",
-		"quorate install --with-metacontroller --apply @kind.kubeconfig",
+		"quorate install --apply @kind.kubeconfig",
 		"kubectl apply -f manifests/samples/etcdcluster.yaml @kind.kubeconfig",
 	}, calls[:8])
 	assert.Contains(t, calls, "kubectl exec demo-0 -c etcd -- etcdctl put greeting hello @kind.kubeconfig")

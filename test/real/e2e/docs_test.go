@@ -68,7 +68,8 @@ func enter(t *testing.T, page docs.Page) *scene {
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "kubeconfig"), config, 0o600))
 	path := strings.Join([]string{filepath.Join(s.dir, "bin"),
 		filepath.Join(os.Getenv("QUORATE_LAB_BIN"), "etcd-3.6.16"), os.Getenv("PATH")}, ":")
-	s.env = append(os.Environ(), "KUBECONFIG="+filepath.Join(s.dir, "kubeconfig"), "PATH="+path, "HOME="+s.dir)
+	s.env = append(os.Environ(), "KUBECONFIG="+filepath.Join(s.dir, "kubeconfig"), "PATH="+path, "HOME="+s.dir,
+		"TMPDIR="+s.dir)
 	bucket := store(t)
 	s.replaced = strings.NewReplacer("bucket: backups, prefix: etcd, region: eu-west-1", bucket.fields(s.ns),
 		"AWS_ACCESS_KEY_ID=...", "AWS_ACCESS_KEY_ID="+s3Key, "AWS_SECRET_ACCESS_KEY=...",

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -24,24 +25,49 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 )
 
-// plugin puts kubectl-quorate on the PATH of a kubectl, as docs/reference/cli.md says.
-func plugin(t *testing.T) func(args ...string) (out, errs string, code int) {
+// typing is a folder with kubectl-quorate, and what completes its lines, as docs/reference/cli.md says; it is on the
+// PATH of a program that is run in it.
+func typing(t *testing.T) func(program string, args ...string) (out, errs string, code int) {
 	t.Helper()
 	dir := t.TempDir()
 	binary, err := filepath.Abs("../../../bin/quorate") // as the image has it
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(binary, filepath.Join(dir, "kubectl-quorate")))
-	path := "PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH")
-	return func(args ...string) (string, string, int) {
-		cmd := exec.Command("kubectl", append([]string{"quorate"}, args...)...)
-		cmd.Env = append(os.Environ(), path)
+	require.NoError(t, os.Symlink("kubectl-quorate", filepath.Join(dir, "kubectl_complete-quorate")))
+	path := strings.Join([]string{dir, filepath.Join(os.Getenv("QUORATE_LAB_BIN"), "etcd-3.6.16"), os.Getenv("PATH")},
+		string(os.PathListSeparator))
+	return func(program string, args ...string) (string, string, int) {
+		cmd := exec.CommandContext(t.Context(), program, args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+path, "TMPDIR="+dir)
 		var out, errs bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		err := cmd.Run()
 		if exit := (*exec.ExitError)(nil); err != nil {
-			require.ErrorAs(t, err, &exit, "kubectl did not run")
+			require.ErrorAs(t, err, &exit, "%s did not run", program)
 		}
 		return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+	}
+}
+
+// plugin is kubectl quorate.
+func plugin(t *testing.T) func(args ...string) (out, errs string, code int) {
+	t.Helper()
+	types := typing(t)
+	return func(args ...string) (string, string, int) {
+		return types("kubectl", append([]string{"quorate"}, args...)...)
+	}
+}
+
+// doing is kubectl quorate in the cluster's namespace, of lines that work.
+func (c *cluster) doing() func(args ...string) string {
+	quorate := plugin(c.t)
+	return func(args ...string) string {
+		c.t.Helper()
+		out, errs, code := quorate(append(args, "-n", c.ns)...)
+		require.Zero(c.t, code, errs)
+		c.t.Logf("kubectl quorate %s\n%s", strings.Join(args, " "), out)
+		return out
 	}
 }
 
@@ -49,13 +75,7 @@ func plugin(t *testing.T) func(args ...string) (out, errs string, code int) {
 // their server.
 func (c *cluster) answersByPlugin() {
 	quorate := plugin(c.t)
-	does := func(args ...string) string {
-		c.t.Helper()
-		out, errs, code := quorate(append(args, "-n", c.ns)...)
-		require.Zero(c.t, code, errs)
-		c.t.Logf("kubectl quorate %s\n%s", strings.Join(args, " "), out)
-		return out
-	}
+	does := c.doing()
 
 	// status asks the members themselves: the lag is in no EtcdCluster.
 	var screen string
@@ -93,6 +113,9 @@ func (c *cluster) answersByPlugin() {
 	assert.Equal(c.t, before.Generation, now.Generation)
 	assert.Equal(c.t, before.Annotations, now.Annotations)
 
+	c.showsItselfToPrograms(does)
+	c.leadsEtcdctl()
+	c.standsStill(does)
 	c.movesTheLeader(quorate, does)
 	c.asksForDefragmentation(does)
 	c.reports(does)
@@ -102,6 +125,54 @@ func (c *cluster) answersByPlugin() {
 	assert.Contains(c.t, errs, "EtcdCluster missing does not exist in namespace "+c.ns)
 	_, _, code = quorate("status", "one", "two")
 	assert.Equal(c.t, 2, code)
+}
+
+// showsItselfToPrograms: status has one shape, and a row for each where there are several.
+func (c *cluster) showsItselfToPrograms(does func(...string) string) {
+	c.t.Helper()
+	var all struct {
+		Clusters []struct {
+			Name, Leader string
+			Live         bool
+			Members      []struct{ Lag *int64 }
+		}
+	}
+	require.NoError(c.t, json.Unmarshal([]byte(does("status", "-o", "json")), &all))
+	require.Len(c.t, all.Clusters, 1)
+	assert.True(c.t, all.Clusters[0].Live)
+	require.Len(c.t, all.Clusters[0].Members, 3)
+	assert.NotNil(c.t, all.Clusters[0].Members[0].Lag)
+	assert.Contains(c.t, strings.Join(strings.Fields(does("status", "-A", "-o", "wide")), " "), c.ns+" demo 3/3 3.6.16 ")
+}
+
+// leadsEtcdctl: env is all that etcdctl needs, and kubectl's own completion knows the plugin's words.
+func (c *cluster) leadsEtcdctl() {
+	c.t.Helper()
+	types := typing(c.t)
+	const script = `set -euo pipefail
+eval "$(kubectl quorate env -n $0)"
+kubectl port-forward -n $0 service/demo :2379 > forwarded &
+trap "kill $!" EXIT
+until grep -q 'Forwarding from 127' forwarded; do kill -0 $!; sleep 0.1; done
+port=$(sed -n 's/^Forwarding from 127.0.0.1:\([0-9]*\) .*/\1/p' forwarded)
+ETCDCTL_ENDPOINTS=https://127.0.0.1:$port etcdctl member list`
+	eventually(c.t, "etcdctl lists the members", func() string {
+		out, errs, _ := types("bash", "-c", script, c.ns)
+		return while(strings.Count(out, "started, demo-") != 3, out+errs)
+	})
+	eventually(c.t, "members are offered", func() string { // it gives up soon, as no person waits for that
+		out, errs, _ := types("kubectl", "__complete", "quorate", "fence", "-n", c.ns, "demo", "demo-")
+		return while(out != "demo-0\ndemo-1\ndemo-2\n:4\n", out+errs)
+	})
+}
+
+// standsStill while it is suspended.
+func (c *cluster) standsStill(does func(...string) string) {
+	c.t.Helper()
+	does("suspend")
+	c.meets("etcdcluster/demo", "Suspended")
+	does("resume", name)
+	c.converges(3)
 }
 
 // lineWith is the line of a text that begins so.

@@ -315,6 +315,30 @@ func TestStream(t *testing.T) {
 	assert.GreaterOrEqual(t, until, stored, "what was stored is there")
 	another := c.streams("yearly", stream.Base) // another etcd needs another base, which is taken at once
 	assert.Equal(t, c.object().Status.ClusterID, another.ClusterID)
+	c.goesBackToAMoment()
+}
+
+// goesBackToAMoment by kubectl quorate, which finds a snapshot and the stream, and takes a snapshot before.
+func (c *cluster) goesBackToAMoment() {
+	c.t.Helper()
+	does := c.doing()
+	assert.Contains(c.t, does("snapshot", "--wait"), "Succeeded: ")
+	c.put("good")
+	<-time.After(2 * time.Second) // a time has whole seconds
+	moment := time.Now().UTC().Format(time.RFC3339)
+	<-time.After(2 * time.Second)
+	c.put("bad")
+	epoch := c.object().Status.Epoch
+	said := does("restore", "--until", moment, "--wait")
+	assert.Contains(c.t, said, "EtcdSnapshot demo-snapshot-")
+	assert.Contains(c.t, said, "and what EtcdSnapshotSchedule yearly has stored after it, until "+moment)
+	assert.Contains(c.t, said, "Succeeded: ")
+	c.afterEpoch(epoch)
+	c.converges(3)
+	r, err := getting(c.t, c.client(), "key")
+	require.NoError(c.t, err)
+	require.Len(c.t, r.Kvs, 1)
+	assert.Equal(c.t, "good", string(r.Kvs[0].Value))
 }
 
 // meetsMirror waits until the EtcdMirror standby has a condition that is True.

@@ -209,7 +209,8 @@ func previousRelease(t *testing.T) release {
 // waits until no other release answers.
 func (r release) install(t *testing.T) {
 	t.Helper()
-	args := []string{"install", "--metacontroller-version=" + os.Getenv("QUORATE_METACONTROLLER_VERSION"), "--image=" + r.image}
+	args := []string{"install", "--metacontroller-namespace=metacontroller",
+		"--metacontroller-version=" + os.Getenv("QUORATE_METACONTROLLER_VERSION"), "--image=" + r.image}
 	kept := kube(t, "-n", "quorate-system", "get", "secret", "quorate-hooks", "-o", "yaml", "--ignore-not-found")
 	if kept != "" {
 		args = append(args, "--keep", "-")

@@ -70,8 +70,8 @@ func forOld(t *testing.T, text string) string {
 // cluster changes hands by its label.
 func TestSideBySide(t *testing.T) {
 	removesQuorate(t, "quorate-red", "quorate-blue", "both")
-	first := forOld(t, printed(t, "--namespace=quorate-red", "--selector=!quorate.dev/by"))
-	second := forOld(t, printed(t, "--name=blue", "--selector=quorate.dev/by=blue"))
+	first := forOld(t, printed(t, existing, "--namespace=quorate-red", "--selector=!quorate.dev/by"))
+	second := forOld(t, printed(t, existing, "--name=blue", "--selector=quorate.dev/by=blue"))
 	apply(t, first)
 	apply(t, second)
 	for _, namespace := range []string{"quorate-red", "quorate-blue"} {

@@ -47,6 +47,23 @@ func shortNames(t *testing.T) string {
 	return kube(t, "get", "crd", "etcdclusters.etcd.quorate.dev", "-o", "jsonpath={.spec.names.shortNames}")
 }
 
+// TestNotBesideAnother: a user whose Kubernetes has a Metacontroller that would call Quorate too is told so by helm and
+// by quorate install, before anything is there, and how to use that one.
+func TestNotBesideAnother(t *testing.T) {
+	_, err := command("", "../../../bin/helm", "install", "quorate", chart, "--namespace=quorate-system",
+		"--create-namespace")
+	if isOld {
+		require.ErrorContains(t, err, "of a version before 4.16")
+	} else {
+		require.ErrorContains(t, err, "StatefulSet metacontroller/metacontroller is a Metacontroller that would call "+
+			"Quorate too: to use it, set metacontroller.enabled to false")
+	}
+	_, err = command("", "../../../bin/quorate", "install", "--apply")
+	require.ErrorContains(t, err, "StatefulSet metacontroller/metacontroller; add "+existing+" to use it")
+	becomes(t, "", "get", "namespace", "quorate-system", "--ignore-not-found", "-o", "name")
+	becomes(t, "", append([]string{"get", "crd", "--ignore-not-found", "-o", "name"}, ourKinds...)...)
+}
+
 // TestHelm: a user installs the chart, makes a cluster, upgrades the release with other values, takes it away and
 // installs it again. The kinds are upgraded with it. No member restarts by any of it, the certificate and the token
 // stay, and the upgraded Quorate does its work.
@@ -104,7 +121,7 @@ func TestHelm(t *testing.T) {
 func TestOneNamespace(t *testing.T) {
 	removesQuorate(t, "quorate-system", "shop")
 	kube(t, "create", "namespace", "shop")
-	apply(t, printed(t, "--metacontroller-version="+metacontroller, "--namespaces=shop",
+	apply(t, printed(t, existing, "--metacontroller-version="+metacontroller, "--namespaces=shop",
 		"--allowed-image-repositories=gcr.io/etcd-development/"))
 	restartMetacontroller(t)
 	becomes(t, "2", "-n", "quorate-system", "get", "deployment", "quorate", "-o", "jsonpath={.status.readyReplicas}")

@@ -32,7 +32,9 @@ var metacontroller = cmp.Or(os.Getenv("QUORATE_METACONTROLLER_VERSION"), "1.5.20
 // isOld: it reads what it trusts once, has no selector for parents, and can't be Quorate's own.
 var isOld = strings.HasPrefix(metacontroller, "1.")
 
-// there are the chart's values for the Metacontroller that is there.
+// existing is what quorate install is told of the Metacontroller that is there, and there are the chart's values for it.
+const existing = "--metacontroller-namespace=metacontroller"
+
 var there = "metacontroller.enabled=false,metacontroller.version=" + metacontroller
 
 // command runs a program with something to read, and returns what it prints. An error holds what it said.

@@ -90,7 +90,7 @@ func TestHelmAlone(t *testing.T) {
 func TestApply(t *testing.T) {
 	removesQuorate(t, "quorate-system")
 	forItsOwn(t)
-	args := []string{"install", "--with-metacontroller", "--metacontroller-version=" + metacontroller}
+	args := []string{"install", "--metacontroller-version=" + metacontroller}
 	apply := func() string {
 		out, err := command("", "../../../bin/quorate", append(args, "--apply")...)
 		require.NoError(t, err, out)
@@ -105,8 +105,8 @@ func TestApply(t *testing.T) {
 	fits(t, "quorate-system")
 	pods := members(t, "default", "demo")
 
-	_, err := command("", "../../../bin/quorate", "install", "--apply")
-	require.ErrorContains(t, err, "add --with-metacontroller", "it would be cut off from its own")
+	_, err := command("", "../../../bin/quorate", "install", existing, "--apply")
+	require.ErrorContains(t, err, "leave out "+existing, "it would be cut off from its own")
 
 	// Under server-side apply Metacontroller may change nothing with the rights of the installation. With all rights,
 	// it meets Quorate's refusal. Installing again sets it right.

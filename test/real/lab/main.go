@@ -24,8 +24,7 @@ var commands = []labCommand{
 	{"image", "-o TAR -ref NAME ...", "write a container image tar (`lab image` tells the rest)", imageCommand},
 }
 
-const ownCluster = "Without the lab, use a cluster of your own (kind will do): make build && bin/quorate install " +
-	"--with-metacontroller --apply"
+const ownCluster = "Without the lab, use a cluster of your own (kind will do): make build && bin/quorate install --apply"
 
 var errNotLinux = errors.New("a lab runs on Linux alone, as root.\n" + ownCluster)
 

@@ -36,23 +36,55 @@ func parts(t *testing.T, visit func(page string, p Part)) {
 }
 
 // TestEveryBlockCanBeRead: shells can read all commands, YAML is YAML, and what is ours has no field that does not
-// exist. Blocks that are not run are listed, with their reasons.
+// exist. Blocks that are not run are listed, with their reasons, and docs/README.md says how many there are.
 func TestEveryBlockCanBeRead(t *testing.T) {
-	played := 0
+	count := map[string]int{}
 	parts(t, func(page string, p Part) {
 		if err := readable(p); err != nil {
 			t.Errorf("%s:%d: %v", page, p.Line, err)
 		}
-		if p.Runs() {
-			played++
-		} else if p.notRun != "" {
+		if p.notRun != "" {
 			t.Logf("not run: %s:%d: %s", page, p.Line, p.notRun)
 		}
+		count[playedAs(p)]++
 	})
-	t.Logf("%d blocks are played by TestDocuments in test/real/e2e", played)
-	if played == 0 {
+	if count["run"] == 0 {
 		t.Error("the documents show nothing that can be played")
 	}
+	table := "| Blocks of commands and manifests here | |\n| --- | --- |\n"
+	for _, row := range [][2]string{
+		{"run", "Run on a real Kubernetes by `TestDocuments`"},
+		{"asked", "The same, with `--dry-run=server`"},
+		{"read", "Parts of manifests: their fields are checked"},
+		{"elsewhere", "Done by another test, which the page's source names"},
+		{"never", "Run by no test; the page's source says why"},
+	} {
+		table += fmt.Sprintf("| %s | %d |\n", row[1], count[row[0]])
+	}
+	if err := Keep(filepath.Join(root, "docs/README.md"), "generated: begin blocks", "generated: end", table); err != nil {
+		t.Error(err)
+	}
+}
+
+// instead is how a reason names what runs a block elsewhere.
+var instead = regexp.MustCompile(`Test\w+|the story |^the same|\x60make |test/`)
+
+// playedAs says what becomes of a part: see TestDocuments in test/real/e2e.
+func playedAs(p Part) string {
+	manifest := p.Language == "yaml"
+	switch {
+	case instead.MatchString(p.notRun):
+		return "elsewhere"
+	case p.notRun != "":
+		return "never"
+	case !p.Runs():
+		return "" // a comment, or a block of another language
+	case manifest && !strings.Contains(p.Text, "apiVersion: "):
+		return "read"
+	case p.DryRun != "", manifest && !p.Apply:
+		return "asked"
+	}
+	return "run"
 }
 
 // placeholder stands for something that only the reader knows.

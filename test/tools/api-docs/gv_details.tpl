@@ -7,9 +7,16 @@
 
 `apiVersion: {{ $gv.GroupVersionString }}`
 
-{{ $kind.Doc }}
+{{ template "prose" $kind.Doc }}
 {{ template "refusals" $kind }}
-{{ range $kind.Members }}{{ template "section" dict "path" .Name "type" .Type }}{{ end }}
+{{ range $kind.Members }}{{ template "section" dict "path" .Name "type" .Type "here" true }}{{ end }}
+{{ end -}}
 {{- end -}}
+## What several of them have
+
+{{ range $gv.SortedTypes -}}
+{{- if and (gt (len .References) 1) .Fields (not (hasSuffix "Spec" .Name)) -}}
+{{ template "section" dict "path" .Name "type" . "here" true }}
+{{ end -}}
 {{- end -}}
 {{- end -}}

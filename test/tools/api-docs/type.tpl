@@ -1,22 +1,23 @@
-{{- /* One section for each object of ours, named by its path; what Kubernetes defines is linked in the tables. */ -}}
+{{- /* One section for each object of ours, named by its path. A type that several others have gets its section once, by
+its name, and tables link it; so do they link what Kubernetes defines. status.internal is no part of the API. */ -}}
 {{- define "section" -}}
 {{- $path := .path -}}
 {{- $type := .type -}}
 {{- if or (eq $type.Kind 4) (eq $type.Kind 5) }}{{ $type = $type.UnderlyingType }}{{ end -}}
-{{- if and $type.Fields (contains "quorate" $type.Package) }}
+{{- if and $type.Fields (contains "quorate" $type.Package) (or .here (lt (len $type.References) 2)) }}
 ### {{ $path }}
 
-{{ $type.Doc }}
+{{ template "prose" $type.Doc }}
 
 | Field | Type | Default | Meaning |
 | --- | --- | --- | --- |
-{{ range $type.Fields -}}
+{{ range $type.Fields -}}{{ if ne .Name "internal" -}}
 | `{{ .Name }}` | {{ template "typeName" .Type }} | {{ if and .Default (not (contains "{" .Default)) }}`{{ .Default }}`{{ end }} | {{ template "meaning" . }} |
-{{ end }}
+{{ end }}{{ end }}
 {{- template "refusals" $type -}}
-{{- range $type.Fields -}}
-{{- template "section" dict "path" (printf "%s.%s%s" $path .Name (eq .Type.Kind 5 | ternary "[]" "")) "type" .Type -}}
-{{- end -}}
+{{- range $type.Fields -}}{{ if ne .Name "internal" -}}
+{{- template "section" dict "path" (printf "%s.%s%s" $path .Name (eq .Type.Kind 5 | ternary "[]" "")) "type" .Type "here" false -}}
+{{- end -}}{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -26,13 +27,21 @@
 {{- if and (eq $type.Kind 5) $type.UnderlyingType }}list of {{ $type = $type.UnderlyingType }}{{ end -}}
 {{- if eq $type.Kind 3 }}map of strings
 {{- else if and (contains "quorate" $type.Package) (eq $type.Kind 0) }}string
+{{- else if and (contains "quorate" $type.Package) $type.Fields (gt (len $type.References) 1) }}[{{ $type.Name }}](#{{ $type.Name | trimSuffix "Spec" | lower }})
 {{- else if and (contains "quorate" $type.Package) $type.Fields }}object
 {{- else }}{{ markdownRenderType $type }}{{ end -}}
 {{- end -}}
 
+{{- /* Prose as Markdown: what is in <angle brackets> would be taken for HTML, but for code. */ -}}
+{{- define "prose" -}}
+{{- $escaped := replace "<" "&lt;" . -}}
+{{- range $i := until 4 }}{{ $escaped = regexReplaceAll "(`[^`\n]*)&lt;([^`\n]*`)" $escaped "${1}<${2}" }}{{ end -}}
+{{- $escaped -}}
+{{- end -}}
+
 {{- define "meaning" -}}
 {{- if not .Doc }}{{ .Name | title }}.{{ end -}}
-{{- .Doc | replace "\n" " " | replace "|" "\\|" -}}
+{{- template "prose" (.Doc | replace "\n" " " | replace "|" "\\|") -}}
 {{- if has "Required: {}" .Validation }} Required.{{ end -}}
 {{- range index .Markers "kubebuilder:validation:Minimum" }} At least {{ printf "%.0f" . }}.{{ end -}}
 {{- range index .Markers "kubebuilder:validation:Maximum" }} At most {{ printf "%.0f" . }}.{{ end -}}

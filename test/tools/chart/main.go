@@ -5,8 +5,8 @@
 //	chart QUORATE MONITORING FOLDER CLUSTER
 //
 // QUORATE is the binary, MONITORING has the files of manifests/monitoring, FOLDER is the chart: templates gets
-// quorate.yaml, crds.yaml and monitoring.yaml, crds gets metacontroller.yaml. CLUSTER is the chart of one cluster,
-// which gets values.schema.json.
+// quorate.yaml, crds.yaml and monitoring.yaml, crds gets metacontroller.yaml, and README.md its table of values.
+// CLUSTER is the chart of one cluster, which gets values.schema.json.
 package main
 
 import (
@@ -23,6 +23,9 @@ import (
 
 // object is a Kubernetes object as its YAML has it.
 type object = map[string]any
+
+// existing is for a Metacontroller that is there.
+const existing = "--metacontroller-namespace=metacontroller"
 
 // installed are the objects of one kind of installation, in its order.
 type installed []object
@@ -49,11 +52,11 @@ func run(quorate, monitoring, folder, cluster string) (err error) {
 	}()
 	t := &templates{}
 	for into, flags := range map[*installed]string{
-		&t.plain:       "--with-metacontroller",
-		&t.external:    "",
-		&t.certManager: "--cert-manager",
-		&t.only:        "--cert-manager --namespaces=only-this",
-		&t.old:         "--metacontroller-version=1.5.20",
+		&t.plain:       "",
+		&t.external:    existing,
+		&t.certManager: existing + " --cert-manager",
+		&t.only:        existing + " --cert-manager --namespaces=only-this",
+		&t.old:         existing + " --metacontroller-version=1.5.20",
 	} {
 		if *into, err = install(quorate, strings.Fields(flags)); err != nil {
 			return err
@@ -63,6 +66,9 @@ func run(quorate, monitoring, folder, cluster string) (err error) {
 	files := map[string]string{"crds/metacontroller.yaml": "# " + made + "\n" + t.shared()}
 	files["templates/crds.yaml"], files["templates/quorate.yaml"] = t.write()
 	if files["templates/monitoring.yaml"], err = t.monitoring(monitoring); err != nil {
+		return err
+	}
+	if files["README.md"], err = readme(folder); err != nil {
 		return err
 	}
 	for name, text := range files {

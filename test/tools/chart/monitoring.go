@@ -48,10 +48,37 @@ func (t *templates) monitor(o object, value string) string {
 	t.set(meta, "namespace", release)
 	labels := at(meta, "labels")
 	labels["app.kubernetes.io/part-of"] = "quorate"
+	t.labelled(o)
 	t.add(labels, "of the user", "{{- with .Values.monitoring.labels }}", "{{- toYaml . | nindent INDENT }}",
 		"{{- end }}")
+	if o["kind"] == "PrometheusRule" {
+		t.ofRelease(o["spec"])
+	}
 	if meta["name"] == "quorate-metacontroller" {
 		at(o, "spec", "namespaceSelector")["matchNames"] = []any{t.value(metaNamespace)} // the one of two that it is
 	}
 	return when(".Values.monitoring."+value, "---\n"+t.yaml(o)) + "\n"
+}
+
+// ofRelease has rules tell of this release: alerts are about its own Quorate and Metacontroller, and what to type names
+// its namespace.
+func (t *templates) ofRelease(part any) any {
+	switch part := part.(type) {
+	case object:
+		for key, value := range part {
+			part[key] = t.ofRelease(value)
+		}
+	case []any:
+		for n, value := range part {
+			part[n] = t.ofRelease(value)
+		}
+	case string:
+		namespace := t.value(release)
+		return strings.NewReplacer(
+			"quorate-system", namespace,
+			`job="quorate"`, `job="quorate", namespace="`+namespace+`"`,
+			`job="metacontroller"`, `job="metacontroller", namespace="`+t.value(metaNamespace)+`"`,
+		).Replace(part)
+	}
+	return part
 }

@@ -12,6 +12,8 @@ const (
 	release       = `.Release.Namespace`
 	metaNamespace = `include "quorate.metacontrollerNamespace" .`
 	metaVersion   = `.Values.metacontroller.version | trimPrefix "v"`
+	metaWorkers   = `int .Values.metacontroller.workers`
+	metaQPS       = `int .Values.metacontroller.qps`
 	isOwn         = `.Values.metacontroller.enabled`
 	ofCaller      = `include "quorate.caller" .`
 	isBearer      = `eq (include "quorate.caller" .) "bearer"`
@@ -35,7 +37,7 @@ func (t *templates) write() (kinds, rest string) {
 			}
 			annotations := at(o, "metadata", "annotations")
 			annotations["helm.sh/resource-policy"] = "keep"
-			first = append(first, t.yaml(o))
+			first = append(first, t.yaml(t.labelled(o)))
 		case "Secret": // credentials.yaml: they are made where they are not there yet
 		default:
 			second = append(second, t.template(o))
@@ -73,9 +75,7 @@ func (t *templates) template(o object) string {
 func (t *templates) always(o object) string {
 	meta := at(o, "metadata")
 	name := fmt.Sprint(meta["name"])
-	if labels, _ := meta["labels"].(object); labels["app.kubernetes.io/version"] != nil {
-		t.set(labels, "app.kubernetes.io/version", metaVersion+" | quote")
-	}
+	t.labelled(o)
 	if meta["namespace"] != nil {
 		t.set(meta, "namespace", release)
 	} else {
@@ -127,25 +127,46 @@ func (t *templates) always(o object) string {
 	return t.yaml(o)
 }
 
+// labelled gives an object the labels of the release: beside what it is a part of, what it is, of which version, and who
+// keeps it. No selector has these.
+func (t *templates) labelled(o object) object {
+	labels := at(o, "metadata", "labels")
+	if labels["app.kubernetes.io/name"] == nil {
+		labels["app.kubernetes.io/name"] = "quorate"
+	}
+	version := "$.Chart.AppVersion"
+	if labels["app.kubernetes.io/version"] != nil {
+		version = metaVersion
+	}
+	labels["app.kubernetes.io/version"] = t.value(version + " | quote")
+	t.add(labels, "helm.sh/chart", `{{- include "quorate.labels" $ | nindent INDENT }}`)
+	return o
+}
+
 // suffixed puts the installation's suffix behind a name, by which two of them are told apart.
 func (t *templates) suffixed(o object, key, suffix string) {
 	o[key] = fmt.Sprint(o[key]) + t.value(suffix)
 }
 
-// image is the expression for an image that the user may name.
-func image(own string, ours any) string {
-	return fmt.Sprintf(`include "quorate.image" (dict "own" %s "registry" .Values.registry "default" %q)`, own, ours)
+// image is the expression for an image whose parts the user may name.
+func image(values, repository, tag string) string {
+	return fmt.Sprintf(`include "quorate.image" (dict "own" %s.image "registry" .Values.registry `+
+		`"default" %q "tag" (%s))`, values, repository, tag)
 }
 
 // container is the one of a Deployment, with what values say about it and its pod.
 func (t *templates) container(spec object, values string) object {
 	pod := at(spec, "template", "spec")
-	for _, field := range []string{"imagePullSecrets", "nodeSelector", "tolerations", "priorityClassName"} {
-		t.add(pod, field, "{{- with .Values."+field+" }}", field+": {{- toYaml . | nindent INDENT+2 }}", "{{- end }}")
+	lines := func(field string) []string {
+		return []string{"{{- with .Values." + field + " }}", field + ": {{- toYaml . | nindent INDENT+2 }}", "{{- end }}"}
 	}
+	for _, field := range []string{"imagePullSecrets", "nodeSelector", "priorityClassName"} {
+		t.add(pod, field, lines(field)...)
+	}
+	t.put(pod, "tolerations", lines("tolerations")...)
 	c := at(pod, "containers", 0)
 	t.put(c, "resources", "resources: {{- toYaml "+values+".resources | nindent INDENT+2 }}")
-	t.set(envOf(c, "GOMEMLIMIT"), "value", values+".goMemoryLimit")
+	t.add(c, "imagePullPolicy", "{{- with "+values+".image.pullPolicy }}", "imagePullPolicy: {{ . }}", "{{- end }}")
 	return c
 }
 
@@ -172,11 +193,14 @@ func (t *templates) deployment(spec object) {
 	t.put(pod, "affinity", "{{- with .Values.affinity }}", "affinity: {{- toYaml . | nindent INDENT+2 }}", "{{- end }}")
 	t.set(at(pod, "volumes", 0, "secret"), "secretName", `include "quorate.hooksSecret" .`)
 	c := t.container(spec, ".Values")
-	own := image(".Values.image", c["image"])
+	repository, _, _ := strings.Cut(fmt.Sprint(c["image"]), ":")
+	own := image(".Values", repository, ".Chart.AppVersion")
 	t.set(c, "image", own)
 	t.set(envOf(c, "QUORATE_IMAGE"), "value", own)
 	etcd := envOf(c, "QUORATE_ETCD_REPOSITORY")
-	t.set(etcd, "value", image(".Values.etcdRepository", etcd["value"]))
+	t.set(etcd, "value", fmt.Sprintf(
+		`include "quorate.repository" (dict "own" .Values.etcdRepository "registry" .Values.registry "default" %q)`,
+		etcd["value"]))
 	list := c["env"].([]any)
 	for n, e := range list {
 		if at(e)["name"] == "QUORATE_TOKEN_FILE" {
@@ -237,13 +261,20 @@ func (t *templates) metacontroller(spec object) {
 	if !tagged {
 		panic(missing("the version in the image of Metacontroller"))
 	}
-	c["image"] = t.value(image(".Values.metacontroller.image", repository)) + ":v" + t.value(metaVersion)
+	c["image"] = t.value(image(".Values.metacontroller", repository, `printf "v%s" (`+metaVersion+")"))
 	args, _ := c["args"].([]any)
-	n := slices.Index(args, any("--target-label-selector=quorate.dev/installation=quorate-system"))
-	if n < 0 {
-		panic(missing("the label that Metacontroller is restricted to"))
+	for flag, expression := range map[string]string{
+		"--target-label-selector=quorate.dev/installation": release,
+		"--workers":         metaWorkers,
+		"--client-go-qps":   metaQPS,
+		"--client-go-burst": "mul 2 (" + metaQPS + ")",
+	} {
+		n := slices.IndexFunc(args, func(arg any) bool { return strings.HasPrefix(fmt.Sprint(arg), flag+"=") })
+		if n < 0 {
+			panic(missing(flag + " of Metacontroller"))
+		}
+		args[n] = flag + "=" + t.value(expression)
 	}
-	args[n] = "--target-label-selector=quorate.dev/installation=" + t.value(release)
 }
 
 func (t *templates) controller(o object, name string) {
@@ -277,7 +308,7 @@ func (t *templates) forOld() string {
 	o := t.old.get("ConfigMap", "quorate-hook-ca")
 	t.set(at(o, "metadata"), "namespace", metaNamespace)
 	t.set(at(o, "data"), "ca.crt", `include "quorate.ca" . | toJson`)
-	return when("not ("+isBearer+")", t.yaml(o)) + "\n"
+	return when("not ("+isBearer+")", t.yaml(t.labelled(o))) + "\n"
 }
 
 // forNamespaces are Metacontroller's rights to write in each of some namespaces.
@@ -285,6 +316,7 @@ func (t *templates) forNamespaces() string {
 	role, binding := t.only.get("Role", "quorate-metacontroller"), t.only.get("RoleBinding", "quorate-metacontroller")
 	const suffix = `include "quorate.suffix" $`
 	for _, o := range []object{role, binding} {
+		t.labelled(o)
 		t.suffixed(at(o, "metadata"), "name", suffix)
 		t.set(at(o, "metadata"), "namespace", ".")
 	}
@@ -320,8 +352,8 @@ func (t *templates) tenants(policy object, name string) {
 func (t *templates) policy() string {
 	policy := t.only.get("ValidatingAdmissionPolicy", "quorate-namespaces")
 	binding := t.only.get("ValidatingAdmissionPolicyBinding", "quorate-namespaces")
-	t.suffixed(at(policy, "metadata"), "name", suffix)
-	t.suffixed(at(binding, "metadata"), "name", suffix)
+	t.suffixed(at(t.labelled(policy), "metadata"), "name", suffix)
+	t.suffixed(at(t.labelled(binding), "metadata"), "name", suffix)
 	t.suffixed(at(binding, "spec"), "policyName", suffix)
 	t.selector(at(policy, "spec", "matchConstraints"), "objectSelector")
 	validation := at(policy, "spec", "validations", 0)

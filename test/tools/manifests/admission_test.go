@@ -25,7 +25,7 @@ func (k kind) refusal(object, old map[string]any) string {
 }
 
 // usual are the defaults of every EtcdCluster.
-const usual = "{replicas: 3, deletionPolicy: Retain, storage: {medium: Persistent, size: 2Gi}, " +
+const usual = "{replicas: 3, deletionPolicy: Retain, snapshotBeforeUpgrade: IfScheduled, storage: {medium: Persistent, size: 2Gi}, " +
 	"tls: {mode: Auto, clientAuth: Required, minVersion: TLS1.2}}"
 
 // answer is a case of testdata/admission.txt, which says what its parts are.

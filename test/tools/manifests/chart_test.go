@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,8 +29,13 @@ const chart = root + "/chart"
 // helm renders the chart, and returns its objects by "Kind/namespace/name", or what helm says against it.
 func helm(t *testing.T, args ...string) (map[string]map[string]any, error) {
 	t.Helper()
+	return helmAs(t, "quorate", args...)
+}
+
+func helmAs(t *testing.T, release string, args ...string) (map[string]map[string]any, error) {
+	t.Helper()
 	command := exec.Command("../../../bin/helm",
-		append([]string{"template", "quorate", chart, "--kube-version=1.36", "--include-crds"}, args...)...)
+		append([]string{"template", release, chart, "--kube-version=1.36", "--include-crds"}, args...)...)
 	var said bytes.Buffer
 	command.Stderr = &said
 	out, err := command.Output()
@@ -105,39 +111,65 @@ func withoutCredentials(o map[string]any) {
 // external is a Metacontroller that is there.
 const external = "--set metacontroller.enabled=false "
 
+// ofRelease are the labels that every object of a release has, and what quorate install prints has not. It takes them
+// from an object, and from what was printed for it.
+func ofRelease(t *testing.T, name string, o, printed map[string]any) {
+	t.Helper()
+	if name == "" || strings.HasSuffix(name, ".metacontroller.k8s.io") { // helm does not render what is in crds
+		return
+	}
+	labels, other := within(o, "metadata", "labels"), within(printed, "metadata", "labels")
+	want := map[string]any{
+		"helm.sh/chart": "quorate-0.1.0", "app.kubernetes.io/instance": "quorate", "app.kubernetes.io/managed-by": "Helm",
+		"app.kubernetes.io/name": "quorate", "app.kubernetes.io/version": "v0.1.0", "app.kubernetes.io/part-of": "quorate",
+	}
+	if other["app.kubernetes.io/name"] == "metacontroller" {
+		maps.Copy(want, other)
+	}
+	for label, value := range want {
+		if labels[label] != value {
+			t.Errorf("%s: the label %s is %v, not %v", name, label, labels[label], value)
+		}
+		delete(labels, label)
+		delete(other, label)
+	}
+}
+
 // TestChartIsTheInstallation: with the same settings, helm renders what quorate install prints, except the
-// namespace, which helm makes, and the annotation helm.sh/resource-policy of the kinds.
+// namespace, which helm makes, the annotation helm.sh/resource-policy of the kinds, and labels of the release.
 func TestChartIsTheInstallation(t *testing.T) {
+	const existing = "--metacontroller-namespace=metacontroller "
 	for flags, values := range map[string]string{
-		own: "",
-		own + " --metacontroller-version=4.18.0 " +
-			"--registry=registry.example:5000/mirror": "--set metacontroller.version=4.18.0 --set " +
-			"registry=registry.example:5000/mirror",
-		own + " --namespace=etcd-ops --cert-manager": "--namespace=etcd-ops --set " +
-			"certManager=true",
-		own + " --name=blue --selector=a=b,c=d --namespaces=shop": "--namespace=quorate-blue --set " +
+		"": "",
+		"--metacontroller-version=4.18.0 --registry=registry.example:5000/mirror": "--set " +
+			"metacontroller.version=4.18.0 --set registry=registry.example:5000/mirror",
+		"--namespace=etcd-ops --cert-manager": "--namespace=etcd-ops --set certManager=true",
+		"--name=blue --selector=a=b,c=d --namespaces=shop": "--namespace=quorate-blue --set " +
 			"name=blue --set selector.a=b --set selector.c=d --set namespaces={shop}",
-		"":                                external,
-		"--metacontroller-version=1.5.20": external + "--set metacontroller.version=1.5.20",
-		"--metacontroller-version=4.0":    external + "--set metacontroller.version=4.0",
+		"--replicas=4 --memory=512Mi --metacontroller-workers=100 --metacontroller-qps=1000 --metacontroller-memory=4Gi": "" +
+			"--set replicas=4 --set resources.limits.memory=512Mi --set metacontroller.workers=100 " +
+			"--set metacontroller.qps=1000 --set metacontroller.resources.limits.memory=4Gi",
+		existing: external,
+		existing + "--metacontroller-version=1.5.20": external + "--set metacontroller.version=1.5.20",
+		existing + "--metacontroller-version=4.0":    external + "--set metacontroller.version=4.0",
 		"--namespace=etcd-ops --metacontroller-namespace=mc": external +
 			"--namespace=etcd-ops --set metacontroller.namespace=mc",
-		"--cert-manager": external + "--set certManager=true",
-		"--allowed-image-repositories=r.example/etcd,mirror.example/a/": external +
-			"--set allowedImageRepositories={r.example/etcd,mirror.example/a/}",
-		"--allowed-etcd-endpoints=10.1.0.0/16,.example.com,etcd.example.org --shared-issuers": external +
-			"--set allowedEtcdEndpoints={10.1.0.0/16,.example.com,etcd.example.org} --set sharedIssuers=true",
-		"--allowed-etcd-endpoints=fd00:1::/64 --selector=a=b": external +
+		existing + "--cert-manager": external + "--set certManager=true",
+		"--allowed-image-repositories=r.example/etcd,mirror.example/a/": "--set " +
+			"allowedImageRepositories={r.example/etcd,mirror.example/a/}",
+		"--allowed-etcd-endpoints=10.1.0.0/16,.example.com,etcd.example.org --shared-issuers": "--set " +
+			"allowedEtcdEndpoints={10.1.0.0/16,.example.com,etcd.example.org} --set sharedIssuers=true",
+		existing + "--allowed-etcd-endpoints=fd00:1::/64 --selector=a=b": external +
 			"--set allowedEtcdEndpoints={fd00:1::/64} --set selector.a=b",
-		"--namespaces=shop,billing": external +
+		existing + "--namespaces=shop,billing": external +
 			"--set namespaces={shop,billing}",
-		"--namespaces=shop --cert-manager --metacontroller-version=1.5": external +
+		existing + "--namespaces=shop --cert-manager --metacontroller-version=1.5": external +
 			"--set namespaces={shop} --set certManager=true --set metacontroller.version=1.5",
-		"--registry=registry.example:5000/mirror": external +
+		existing + "--registry=registry.example:5000/mirror": external +
 			"--set registry=registry.example:5000/mirror",
-		"--image=example.com/quorate:v9 --etcd-repository=example.com/etcd --registry=r.example": external +
-			"--set image=example.com/quorate:v9 --set etcdRepository=example.com/etcd --set registry=r.example",
-		"--name=blue --selector=a=b,c=d --namespace=quorate-blue --namespaces=shop": external +
+		"--image=example.com/quorate:v9 --etcd-repository=example.com/etcd --registry=r.example": "--set " +
+			"image.repository=example.com/quorate --set image.tag=v9 --set etcdRepository=example.com/etcd --set registry=r.example",
+		existing + "--name=blue --selector=a=b,c=d --namespace=quorate-blue --namespaces=shop": external +
 			`--set name=blue --set selector.a=b --set selector.c=d --namespace=quorate-blue --set namespaces={shop}`,
 	} {
 		t.Run(flags, func(t *testing.T) {
@@ -148,7 +180,7 @@ func TestChartIsTheInstallation(t *testing.T) {
 			maps.DeleteFunc(want, func(name string, _ map[string]any) bool {
 				return strings.HasPrefix(name, "Namespace/")
 			})
-			if !strings.Contains(flags, own) { // helm leaves Metacontroller's kinds alone where they are
+			if strings.Contains(values, external) { // helm leaves Metacontroller's kinds alone where they are
 				maps.DeleteFunc(got, func(name string, _ map[string]any) bool {
 					return strings.HasSuffix(name, ".metacontroller.k8s.io")
 				})
@@ -164,6 +196,7 @@ func TestChartIsTheInstallation(t *testing.T) {
 					}
 					delete(annotations, "helm.sh/resource-policy")
 				}
+				ofRelease(t, name, o, want[name])
 				withoutCredentials(o)
 				withoutCredentials(want[name])
 				if !equality.Semantic.DeepEqual(o, want[name]) {
@@ -192,7 +225,14 @@ func TestChartMonitoring(t *testing.T) {
 		if rest == "quorate-metacontroller" { // the manifests do not know which of two namespaces it is in
 			within(o, "spec", "namespaceSelector")["matchNames"] = []any{"quorate-system", "metacontroller"}
 		}
-		if w := parse(t, string(want[kind+"/"+rest])); !equality.Semantic.DeepEqual(o, w) {
+		w := parse(t, string(want[kind+"/"+rest]))
+		ofRelease(t, name, o, w)
+		if kind == "PrometheusRule" {
+			within(o)["spec"] = everywhere(within(o, "spec"), func(text string) string {
+				return strings.ReplaceAll(text, `, namespace="quorate-system"`, "")
+			})
+		}
+		if !equality.Semantic.DeepEqual(o, w) {
 			t.Errorf("%s: the chart and manifests/monitoring (+) differ; make generate?\n%s", name, cmp.Diff(o, w))
 		}
 	}
@@ -201,6 +241,50 @@ func TestChartMonitoring(t *testing.T) {
 	if text, _ := yaml.Marshal(moved); !strings.Contains(string(text), "matchNames:\n    - mc\n") ||
 		!strings.Contains(string(text), "release: prometheus\n") {
 		t.Errorf("the monitor of a Metacontroller elsewhere:\n%s", text)
+	}
+}
+
+// everywhere is a part of an object with all its texts changed.
+func everywhere(part any, change func(text string) string) any {
+	switch part := part.(type) {
+	case map[string]any:
+		for key, value := range part {
+			part[key] = everywhere(value, change)
+		}
+	case []any:
+		for n, value := range part {
+			part[n] = everywhere(value, change)
+		}
+	case string:
+		return change(part)
+	}
+	return part
+}
+
+// TestChartElsewhere: a release of another name in another namespace says nothing of the usual one, and its alerts
+// are about its own pods.
+func TestChartElsewhere(t *testing.T) {
+	about := map[string]string{"quorate": "etcd-ops", "metacontroller": "mc"}
+	job := regexp.MustCompile(`job="(quorate|metacontroller)"(, namespace="([^"]*)")?`)
+	asked := 0
+	objects, err := helmAs(t, "etcd", "--namespace=etcd-ops", "--set", "metacontroller.enabled=false,"+
+		"metacontroller.namespace=mc,monitoring.podMonitors=true,monitoring.prometheusRules=true")
+	must(t, err)
+	for name, o := range objects {
+		everywhere(o, func(text string) string {
+			if strings.Contains(text, "quorate-system") {
+				t.Errorf("%s: %s", name, text)
+			}
+			for _, m := range job.FindAllStringSubmatch(text, -1) {
+				if asked++; m[3] != about[m[1]] {
+					t.Errorf("%s asks for %s, not in namespace %s", name, m[0], about[m[1]])
+				}
+			}
+			return text
+		})
+	}
+	if asked < 6 {
+		t.Errorf("only %d questions about Quorate and Metacontroller", asked)
 	}
 }
 
@@ -258,6 +342,8 @@ func TestChartForArtifactHub(t *testing.T) {
 	}
 }
 
+var digest = "sha256:" + strings.Repeat("0123456789abcdef", 4)
+
 // TestChartValues: each value does what it is for, and none is left out here.
 func TestChartValues(t *testing.T) {
 	deployment, cluster, metacontroller := "Deployment/default/quorate", "CompositeController//quorate-etcdcluster",
@@ -266,18 +352,31 @@ func TestChartValues(t *testing.T) {
 		"metacontroller.enabled": {"metacontroller.enabled=false", metacontroller, ""},
 		"metacontroller.version": {"metacontroller.version=4.18.0",
 			metacontroller, "image: ghcr.io/metacontroller/metacontroller:v4.18.0"},
-		"metacontroller.image": {"metacontroller.image=r.example/mc", metacontroller, "image: r.example/mc:v4.17.2"},
+		"metacontroller.image.repository": {"metacontroller.image.repository=r.example/mc", metacontroller,
+			"image: r.example/mc:v4.17.2"},
+		"metacontroller.image.tag": {"metacontroller.image.tag=ours", metacontroller,
+			"image: ghcr.io/metacontroller/metacontroller:ours"},
+		"metacontroller.image.digest": {"metacontroller.image.digest=" + digest, metacontroller,
+			"image: ghcr.io/metacontroller/metacontroller@" + digest},
+		"metacontroller.image.pullPolicy": {"metacontroller.image.pullPolicy=Always", metacontroller,
+			"imagePullPolicy: Always"},
+		"metacontroller.workers": {"metacontroller.workers=100", metacontroller, "--workers=100\n"},
+		"metacontroller.qps": {"metacontroller.qps=1000000", metacontroller,
+			"--client-go-qps=1000000\n        - --client-go-burst=2000000\n"},
 		"metacontroller.namespace": {"metacontroller.enabled=false,metacontroller.namespace=mc",
 			"ClusterRoleBinding//quorate-metacontroller", "namespace: mc"},
-		"metacontroller.goMemoryLimit":          {"metacontroller.goMemoryLimit=900MiB", metacontroller, "value: 900MiB"},
 		"metacontroller.resources.requests.cpu": {"metacontroller.resources.requests.cpu=1", metacontroller, "cpu: 1"},
 		"metacontroller.resources.requests.memory": {"metacontroller.resources.requests.memory=99Mi",
 			metacontroller, "memory: 99Mi"},
 		"metacontroller.resources.limits.memory": {"metacontroller.resources.limits.memory=1Gi",
 			metacontroller, "memory: 1Gi"},
-		"registry":       {"registry=r.example", deployment, "image: r.example/quorate-dev/quorate:"},
-		"image":          {"image=r.example/q:v9", deployment, "image: r.example/q:v9"},
-		"etcdRepository": {"etcdRepository=r.example/etcd", deployment, "value: r.example/etcd"},
+		"registry":         {"registry=r.example", deployment, "image: r.example/quorate-dev/quorate:"},
+		"image.repository": {"image.repository=r.example/q", deployment, "value: r.example/q:v0.1.0"},
+		"image.tag": {"image.tag=v9,image.digest=" + digest, deployment, "image: ghcr.io/quorate-dev/quorate:v9@" +
+			digest},
+		"image.digest":     {"registry=r.example,image.digest=" + digest, deployment, "value: r.example/quorate-dev/quorate@" + digest},
+		"image.pullPolicy": {"image.pullPolicy=Never", deployment, "imagePullPolicy: Never"},
+		"etcdRepository":   {"etcdRepository=r.example/etcd", deployment, "value: r.example/etcd"},
 		"allowedImageRepositories": {"allowedImageRepositories={r.example/etcd,mirror.example/}",
 			deployment, "QUORATE_ALLOWED_IMAGE_REPOSITORIES\n          value: mirror.example/,r.example/etcd"},
 		"allowedEtcdEndpoints": {"allowedEtcdEndpoints={10.1.0.0/16,.example.com}",
@@ -304,7 +403,6 @@ func TestChartValues(t *testing.T) {
 		"resources.requests.cpu":    {"resources.requests.cpu=1", deployment, "cpu: 1"},
 		"resources.requests.memory": {"resources.requests.memory=99Mi", deployment, "memory: 99Mi"},
 		"resources.limits.memory":   {"resources.limits.memory=1Gi", deployment, "memory: 1Gi"},
-		"goMemoryLimit":             {"goMemoryLimit=900MiB", deployment, "value: 900MiB"},
 		"priorityClassName":         {"priorityClassName=high", deployment, "priorityClassName: high"},
 		"nodeSelector":              {"nodeSelector.role=infra", deployment, "role: infra"},
 		"tolerations":               {"tolerations[0].operator=Exists", deployment, "tolerations:\n      - operator: Exists"},
@@ -352,7 +450,13 @@ func TestChartRefuses(t *testing.T) {
 		"replicas=two":                                 "replicas",
 		"--set-json metacontroller.version=4.16":       "metacontroller/version", // a number
 		"metacontroller.version=newest":                "metacontroller/version",
-		"image=https://example.com/quorate":            "image",
+		"image=example.com/quorate:v9":                 "got string, want object",
+		"image.repository=https://example.com/quorate": "image/repository",
+		"image.tag=v9@sha256:0":                        "image/tag",
+		"image.digest=0123":                            "image/digest",
+		"image.pullPolicy=Often":                       "image/pullPolicy",
+		"metacontroller.workers=0":                     "metacontroller/workers",
+		"goMemoryLimit=100MiB":                         "goMemoryLimit",
 		"registry=registry.example/":                   "registry",
 		"etcdRepository=example.com/etcd:v3":           "etcdRepository",
 		"allowedImageRepositories={https://r.example}": "allowedImageRepositories",
@@ -366,7 +470,7 @@ func TestChartRefuses(t *testing.T) {
 		"name=blue":                                    "name needs selector",
 		"metacontroller.version=1.5.20":                "metacontroller.enabled needs metacontroller.version 4.16.0 or later, not 1.5.20",
 		"metacontroller.version=4.17":                  "needs a whole metacontroller.version",
-		"metacontroller.image=r.example/mc:v1":         "metacontroller/image",
+		"metacontroller.image.repository=r/mc:v1":      "metacontroller/image/repository",
 		"metacontroller.enabled=false,selector.a=b,metacontroller.version=1.5.20":                                     "selector needs metacontroller.version 4.16",
 		"credentials.existingSecret=mine":                                                                             "set credentials.ca",
 		"metacontroller.enabled=false,credentials.existingSecret=mine,metacontroller.version=1.5.20,credentials.ca=x": "needs its token in the URLs",
@@ -410,7 +514,7 @@ func TestChartCredentials(t *testing.T) {
 	}
 	file, err := binary()
 	must(t, err)
-	keep := exec.Command(file, "install", own, "--namespace=etcd-ops", "--keep=-")
+	keep := exec.Command(file, "install", "--namespace=etcd-ops", "--keep=-")
 	text, _ := yaml.Marshal(objects["Secret/etcd-ops/quorate-hooks"])
 	keep.Stdin = bytes.NewReader(text)
 	out, err := keep.Output()
@@ -419,6 +523,21 @@ func TestChartCredentials(t *testing.T) {
 	}
 	if kept := base64.StdEncoding.EncodeToString(hooks["tls.key"]); !strings.Contains(string(out), kept) {
 		t.Error("quorate install --keep has not kept them")
+	}
+}
+
+// TestChartReadmes: the README of a package is read elsewhere, where nothing is beside it. Its maintainers are named.
+func TestChartReadmes(t *testing.T) {
+	for _, folder := range []string{chart, clusterChart} {
+		for _, m := range regexp.MustCompile(`\]\(([^)]*)\)`).FindAllStringSubmatch(string(fileOf(t, folder+"/README.md")),
+			-1) {
+			if !strings.HasPrefix(m[1], "https://") && !strings.HasPrefix(m[1], "#") {
+				t.Errorf("%s/README.md leads to %s", folder, m[1])
+			}
+		}
+		if c := parse(t, string(fileOf(t, folder+"/Chart.yaml"))); c["maintainers"] == nil {
+			t.Errorf("%s names no maintainers", folder)
+		}
 	}
 }
 
@@ -465,6 +584,16 @@ func TestChartOfACluster(t *testing.T) {
 			}
 			if errs := judge.admit(object, nil); len(errs) > 0 {
 				t.Error(errs.ToAggregate())
+			}
+		}
+		for name, o := range objects {
+			labels := within(o, "metadata", "labels")
+			for label, want := range map[string]string{"helm.sh/chart": "-0.1.0", "app.kubernetes.io/name": "etcd",
+				"app.kubernetes.io/instance": c.release, "app.kubernetes.io/version": "3.6.16",
+				"app.kubernetes.io/managed-by": "Helm"} {
+				if got, _ := labels[label].(string); !strings.HasSuffix(got, want) {
+					t.Errorf("%s: the label %s is %q, not %q", name, label, got, want)
+				}
 			}
 		}
 		of := within(objects["EtcdSnapshotSchedule/team/"+c.name+"-hourly"], "spec", "template", "spec", "clusterRef")

@@ -21,9 +21,12 @@ import (
 
 // ways are those that quorate install knows apart: with a Metacontroller of its own, and for others that are there,
 // of these versions.
-var ways = []string{own, "--metacontroller-version=4.16", "--metacontroller-version=4.0", "--metacontroller-version=1.5.20"}
+var ways = []string{own, existing + "4.16", existing + "4.0", existing + "1.5.20"}
 
-const own = "--with-metacontroller"
+const (
+	own      = ""
+	existing = "--metacontroller-namespace=metacontroller --metacontroller-version="
+)
 
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "quorate")
@@ -56,7 +59,7 @@ func install(t *testing.T, args ...string) map[string][]byte {
 	t.Helper()
 	file, err := binary()
 	must(t, err)
-	out, err := exec.Command(file, append([]string{"install"}, args...)...).Output()
+	out, err := exec.Command(file, append([]string{"install"}, strings.Fields(strings.Join(args, " "))...)...).Output()
 	must(t, err)
 	objects := map[string][]byte{}
 	for document := range strings.SplitSeq(strings.TrimPrefix(string(out), "---\n"), "\n---\n") {
@@ -134,7 +137,7 @@ func TestInstallIsTheBase(t *testing.T) {
 				return strings.HasSuffix(name, ".metacontroller.k8s.io")
 			})
 		}
-		if way == own || way == "--metacontroller-version=4.16" {
+		if way == own || way == existing+"4.16" {
 			added = forBearer
 		}
 		maps.Copy(base, render(t, folder))
@@ -180,11 +183,8 @@ func within(o map[string]any, path ...string) map[string]any {
 // TestInstallElsewhere: no object stays in the namespaces that are the defaults.
 func TestInstallElsewhere(t *testing.T) {
 	for _, way := range ways {
-		args := []string{way, "--namespace=etcd-ops"}
-		if way != own {
-			args = append(args, "--metacontroller-namespace=mc")
-		}
-		for name, text := range install(t, args...) {
+		way = strings.Replace(way, "=metacontroller", "=mc", 1)
+		for name, text := range install(t, way, "--namespace=etcd-ops") {
 			for _, left := range []string{"quorate-system", "namespace: metacontroller",
 				"metadata.name: metacontroller"} {
 				if strings.Contains(string(text), left) && !strings.HasPrefix(name, "CustomResourceDefinition/") {

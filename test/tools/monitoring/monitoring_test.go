@@ -1,5 +1,5 @@
 // Package monitoring holds manifests/monitoring against Prometheus' own parsers and the types of its operator: rules
-// and queries parse and name metrics that there are, and every alert has its section in docs/troubleshooting.md and a
+// and queries parse and name metrics that there are, and every alert has its section in docs/alerts.md and a
 // case in testdata/alerts*.yaml. Whether the cases pass is for promtool to say: `make monitoring`, which builds it
 // first, in minutes.
 package monitoring
@@ -24,7 +24,7 @@ import (
 const (
 	root    = "../../.."
 	folder  = root + "/manifests/monitoring/"
-	runbook = "https://github.com/quorate-dev/quorate/blob/main/docs/troubleshooting.md#"
+	runbook = "https://github.com/quorate-dev/quorate/blob/main/docs/alerts.md#"
 )
 
 // promQL is the language as every Prometheus of today speaks it: nothing that has to be switched on.
@@ -91,20 +91,19 @@ func TestEveryAlertHasASection(t *testing.T) {
 		}
 	}
 	var sections []string
-	_, text, _ := strings.Cut(read(t, root+"/docs/troubleshooting.md"), "\n## By alert\n")
-	for _, section := range strings.Split(text, "\n### ")[1:] {
+	for _, section := range strings.Split(read(t, root+"/docs/alerts.md"), "\n## ")[1:] {
 		name, body, _ := strings.Cut(section, "\n")
 		sections = append(sections, name)
 		for _, word := range []string{"\n- **Look**: ", "\n- **Do**: "} {
 			if strings.Count(body, word) != 1 {
-				t.Errorf("docs/troubleshooting.md, %s: there is no line%s", name, word)
+				t.Errorf("docs/alerts.md, %s: there is no line%s", name, word)
 			}
 		}
 	}
 	slices.Sort(alerts)
 	slices.Sort(sections)
 	if alerts = slices.Compact(alerts); !slices.Equal(alerts, sections) {
-		t.Errorf("docs/troubleshooting.md has the sections\n\t%v\nand there are the alerts\n\t%v", sections, alerts)
+		t.Errorf("docs/alerts.md has the sections\n\t%v\nand there are the alerts\n\t%v", sections, alerts)
 	}
 }
 

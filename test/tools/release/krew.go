@@ -37,9 +37,10 @@ func krew(version string, archives []archive) ([]byte, error) {
 		"spec": map[string]any{
 			"version": version, "homepage": repository, "platforms": platforms,
 			"shortDescription": "Install Quorate, and look at its etcd clusters",
-			"description": "What an etcd cluster that Quorate runs is doing, and why: status, explain, defrag, " +
-				"move-leader,\n" +
-				"and a report without secrets. It also installs Quorate, and checks whether all of it fits together.\n",
+			"description": "What an etcd cluster that Quorate runs is doing, and why: status, explain, and a report " +
+				"without secrets.\n" +
+				"It takes snapshots, and restores to any moment. It also installs Quorate, and checks whether all of it\n" +
+				"fits together.\n",
 		},
 	})
 }

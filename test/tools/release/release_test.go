@@ -62,8 +62,9 @@ func TestRelease(t *testing.T) {
 	for archive, holds := range map[string][]string{
 		"kubectl-quorate-linux-amd64.tar.gz":   {"kubectl-quorate", "LICENSE", licencesFile},
 		"kubectl-quorate-windows-amd64.tar.gz": {"kubectl-quorate.exe", "LICENSE", licencesFile},
-		"etcd-cluster-chart.tgz":               {"etcd-cluster/Chart.yaml", "etcd-cluster/values.schema.json"},
-		"quorate-chart.tgz":                    {"quorate/Chart.yaml", "quorate/templates/_helpers.tpl", "quorate/values.schema.json"},
+		"etcd-cluster-chart.tgz":               {"etcd-cluster/Chart.yaml", "etcd-cluster/README.md", "etcd-cluster/values.schema.json"},
+		"quorate-chart.tgz": {"quorate/Chart.yaml", "quorate/README.md", "quorate/templates/_helpers.tpl",
+			"quorate/values.schema.json"},
 	} {
 		got := names(t, first[archive])
 		for _, name := range holds {

@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.quorate, "quorate", "bin/quorate", "the `binary` to measure; with \"serve\" as its first "+
 		"argument it must serve")
 	flags.StringVar(&o.recording, "recording", recordingFile, "`file` with the call to repeat")
-	flags.StringVar(&o.memory, "memory", "115MiB", "GOMEMLIMIT of the server, as the Deployment sets it")
+	flags.StringVar(&o.memory, "memory", "128000000", "GOMEMLIMIT of the server, as the Deployment sets it")
 	flags.StringVar(&o.core, "core", "0", "the `core` that the server has for itself; run this program on another one")
 	flags.IntVar(&o.clusters, "clusters", 10000, "how many clusters")
 	flags.IntVar(&o.workers, "workers", 20, "workers of Metacontroller")

@@ -86,7 +86,8 @@ func (q *quorate) credentials(ctx context.Context, o options) error {
 	if filepath.Base(program) != "quorate" {
 		program = "bin/quorate" // another server under test has no such command
 	}
-	out, err := exec.CommandContext(ctx, program, "install", "--metacontroller-version=1.5").Output()
+	out, err := exec.CommandContext(ctx, program, "install", "--metacontroller-namespace=mc",
+		"--metacontroller-version=1.5").Output()
 	if err != nil {
 		return fmt.Errorf("quorate install: %w", err)
 	}
