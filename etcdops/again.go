@@ -27,7 +27,7 @@ import (
 
 // Again asks the members of one cluster over connections that it keeps. A kept connection leads to the process that it
 // was made to, and to no other; what that process tells in handshakes (Certificate, Trusts) is as it was when the
-// connection was made. See docs/decisions/0046-unchanged-calls.md.
+// connection was made. See docs/decisions/0045-unchanged-calls.md.
 type Again struct {
 	etcd      *Etcd
 	endpoints []observation.Endpoint

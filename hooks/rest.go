@@ -14,7 +14,7 @@ import (
 
 // The decision about a cluster at rest is the same as long as Kubernetes shows the same objects, the members tell the
 // same, and no time is over at which something begins. So an answer may be given again without deciding
-// (docs/decisions/0046-unchanged-calls.md).
+// (docs/decisions/0045-unchanged-calls.md).
 //
 // How long that is, no rule has to say: it is decided once more at the end of that time, and with numbers as far away
 // as they may be while they count as alike. What depends on them is whether they are above or below something, so

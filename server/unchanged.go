@@ -20,7 +20,7 @@ import (
 )
 
 // A call that has the same bytes as the last one about a cluster at rest gets the same answer, if the members tell the
-// same: so no JSON is read, no certificate is looked at and nothing is decided (docs/decisions/0046-unchanged-calls.md).
+// same: so no JSON is read, no certificate is looked at and nothing is decided (docs/decisions/0045-unchanged-calls.md).
 // The members are asked over connections that are kept meanwhile.
 
 const (
