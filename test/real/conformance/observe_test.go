@@ -272,3 +272,40 @@ func listed(t *testing.T, m *etcdproc.Member) map[string]entry {
 	})
 	return all
 }
+
+// TestObserveAgain: kept connections tell what new ones tell, with TLS and in plain text, until a member restarts.
+func TestObserveAgain(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		s := startSecured(t, version, "kept", 3, simple)
+		plain := etcdproc.Start(t, version, "plain", 1)
+		for name, c := range map[string]struct {
+			etcd *etcdops.Etcd
+			of   *etcdproc.Cluster
+		}{"TLS": {s.quorate(), s.Cluster}, "plain text": {new(etcdops.Etcd), plain}} {
+			etcdproc.Eventually(t, "a quorum answers", func(ctx context.Context) error {
+				m, health := c.etcd.Observe(ctx, c.of.Endpoints())
+				return while(m == nil || m.Leader == 0, "%+v", health)
+			})
+			again := c.etcd.Again(c.of.Endpoints())
+			defer again.Close()
+			for range 3 {
+				m, health := c.etcd.Observe(t.Context(), c.of.Endpoints())
+				ours, theirs := again.Observe(t.Context())
+				assert.Equal(t, m, ours, name)
+				for member, h := range theirs {
+					now := health[member]
+					now.RaftIndex = h.RaftIndex // an election or a compaction may add an entry
+					now.DBSize = h.DBSize
+					now.DBSizeInUse = h.DBSizeInUse
+					assert.Equal(t, now, h, name)
+				}
+			}
+			t.Logf("%s, %s: kept %s, new %s (median of 20)", version, name,
+				median(20, func() { again.Observe(t.Context()) }),
+				median(20, func() { c.etcd.Observe(t.Context(), c.of.Endpoints()) }))
+			c.of.Members[0].Stop()
+			_, health := again.Observe(t.Context())
+			assert.NotEmpty(t, health[c.of.Endpoints()[0].Name].Err, name)
+		}
+	})
+}
