@@ -26,7 +26,7 @@ import (
 const (
 	// perConnection and perCluster are what is kept in memory, in bytes: of a connection with TLS, and of a cluster
 	// besides its answer.
-	perConnection, perCluster = 40 << 10, 16 << 10
+	perConnection, perCluster = 28 << 10, 16 << 10
 	// mostUnchanged is in bytes, where the process may use as much memory as there is.
 	mostUnchanged = 1 << 30
 	// partOfFiles is which part of the files that may be open the connections may take.

@@ -156,7 +156,8 @@ func (c *cluster) upgradesAfterASnapshot(schedule string) {
 	assert.NotEqual(c.t, old[len(old)-1].Name, newest.Name, "a snapshot was taken for the upgrade")
 	assert.Equal(c.t, v1beta1.SnapshotSucceeded, newest.Status.Phase, newest.Status.Message)
 	assert.Equal(c.t, "3.6.16", newest.Status.EtcdVersion)
-	started := c.observed(name + "-0").Status.ContainerStatuses[0].State.Running.StartedAt
+	pod := c.pods()[0] // of another member: one alone goes to another minor version so
+	started := objects.StatusOf(&pod, objects.ContainerEtcd).State.Running.StartedAt
 	assert.True(c.t, newest.Status.VerificationTime.Before(&started), "%s, and etcd 3.7 was started %s",
 		newest.Status.VerificationTime, started)
 	assert.True(c.t, slices.ContainsFunc(c.object().Status.History,
