@@ -57,7 +57,7 @@ func startQuorate(ctx context.Context, o options, f *fleet) (*quorate, error) {
 	q.cmd = exec.CommandContext(ctx, "taskset", "-c", o.core, o.quorate, "serve", "--listen", q.hooks,
 		"--metrics-listen", q.pages, "--image", f.image, "--namespace", "quorate-system", "--drain-delay", "-1ns",
 		"--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"), "--token-file",
-		filepath.Join(dir, "tokens"))
+		filepath.Join(dir, "tokens"), "--cluster-domain", "lab.internal") // where the call was recorded
 	q.cmd.Env = append(os.Environ(), "GOMEMLIMIT="+o.memory)
 	q.cmd.Cancel = func() error { return q.cmd.Process.Signal(syscall.SIGTERM) }
 	q.cmd.WaitDelay = 10 * time.Second
