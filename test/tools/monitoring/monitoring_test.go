@@ -126,6 +126,48 @@ func TestEveryAlertIsTried(t *testing.T) {
 	}
 }
 
+// TestReasonsAndRulesExist: what alerts and their cases ask for is what Quorate says: an alert that asks for a reason
+// that there is not never fires, or always.
+func TestReasonsAndRulesExist(t *testing.T) {
+	reasons := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\tReason\w+ += "(\w+)"`).FindAllStringSubmatch(
+		read(t, root+"/hooks/api/v1beta1/etcdcluster.go"), -1) {
+		reasons[m[1]] = true
+	}
+	for _, own := range []string{"QuorumServes", "NotReconciling", "NotStalled"} {
+		reasons[own] = true
+	}
+	rules := map[string]bool{}
+	for _, m := range regexp.MustCompile(`NewRule\("(\w+)"`).FindAllStringSubmatch(read(t, root+"/hooks/rules/modes.go"), -1) {
+		rules[m[1]] = true
+	}
+	if len(reasons) < 10 || len(rules) < 30 {
+		t.Fatalf("only %d reasons and %d rules were found", len(reasons), len(rules))
+	}
+	asked := 0
+	for _, file := range []string{folder + "prometheusrule.yaml", "testdata/alerts.yaml", "testdata/alerts-days.yaml"} {
+		text := read(t, file)
+		promised := regexp.MustCompile(`condition="(?:Available|Ready|Reconciling|Stalled)", reason!?[=~]+"([^"]*)"`)
+		for _, m := range promised.FindAllStringSubmatch(text, -1) {
+			for _, reason := range strings.Split(m[1], "|") {
+				if asked++; !reasons[reason] {
+					t.Errorf("%s: no cluster has the reason %s", file, reason)
+				}
+			}
+		}
+		for _, m := range regexp.MustCompile(`cluster_rule[^{]*\{[^}]*rule=~?"([^"]*)"`).FindAllStringSubmatch(text, -1) {
+			for _, rule := range strings.Split(m[1], "|") {
+				if asked++; !rules[rule] {
+					t.Errorf("%s: there is no rule %s", file, rule)
+				}
+			}
+		}
+	}
+	if asked < 20 {
+		t.Errorf("only %d reasons and rules are asked for", asked)
+	}
+}
+
 // TestGroupsHaveAnOrder: both files of cases name every group of rules, with what is recorded first. promtool takes a
 // group that is not named at any time, and an alert before the series that it reads never fires in a case that is
 // evaluated every ten minutes.
