@@ -104,7 +104,6 @@ var modules = []struct{ modules, by, because string }{
 		"calls are read by wire, single objects by objects.Read, and records by record.Read"},
 	{"go.etcd.io/etcd/api go.etcd.io/etcd/client go.uber.org/zap google.golang.org/grpc google.golang.org/protobuf",
 		"etcdops etcdops/token " + clouds, "etcdops alone talks to etcd"},
-	{"golang.org/x/net/http2", "etcdops", "kept connections to etcd are HTTP/2 without gRPC's client"},
 	{"gocloud.dev cloud.google.com github.com/aws github.com/Azure google.golang.org/api golang.org/x/oauth2 " +
 		"golang.org/x/crypto filippo.io/age github.com/klauspost/compress", clouds, noClouds},
 	{"go.etcd.io/bbolt go.etcd.io/etcd/server go.etcd.io/raft golang.org/x/sys", clouds, noClouds},

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
@@ -122,11 +121,12 @@ func (a *Again) hangUp() {
 
 // kept is a connection to a member: HTTP/2 without gRPC's client, which takes several times the memory.
 type kept struct {
-	conn *http2.ClientConn
+	conn *http.ClientConn
 	talk *talk
 	told handshake
 	err  error
-	host string
+
+	scheme, host string
 }
 
 var _ grpc.ClientConnInterface = (*kept)(nil)
@@ -134,27 +134,41 @@ var _ grpc.ClientConnInterface = (*kept)(nil)
 // spent reports whether the connection will soon need a slot, which are for those that are closed again.
 func (k *kept) spent() bool { return k.talk != nil && k.talk.brought.Load() > smallTalk/2 }
 
-// transport makes HTTP/2 of connections. What a member may send unasked is bounded.
-var transport = sync.OnceValues(func() (*http2.Transport, error) {
-	return http2.ConfigureTransports(&http.Transport{
-		MaxResponseHeaderBytes: largestHeaders,
-		DisableCompression:     true,
-		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerConnection: window, MaxReceiveBufferPerStream: window,
-			MaxReadFrameSize: largestFrame},
-	})
-})
+// transport makes HTTP/2 of connections that are there. What a member may send unasked is bounded.
+var transport = &http.Transport{
+	DialContext:            dialed,
+	DialTLSContext:         dialed,
+	MaxResponseHeaderBytes: largestHeaders,
+	DisableCompression:     true,
+	Protocols:              onlyHTTP2(),
+	HTTP2: &http.HTTP2Config{MaxReceiveBufferPerConnection: window, MaxReceiveBufferPerStream: window,
+		MaxReadFrameSize: largestFrame},
+}
 
 // largestFrame is in bytes; HTTP/2 allows no smaller bound (RFC 9113, section 6.5.2).
 const largestFrame = 16 << 10
 
+func onlyHTTP2() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+type connKey struct{}
+
+// dialed is the connection in the context.
+func dialed(ctx context.Context, _, _ string) (net.Conn, error) {
+	conn, is := ctx.Value(connKey{}).(net.Conn)
+	if !is {
+		return nil, errors.New("no connection was made")
+	}
+	return conn, nil
+}
+
 // keep connects to a member.
 func (e *Etcd) keep(ctx context.Context, endpoint observation.Endpoint) *kept {
-	k := &kept{host: "etcd"}
-	h2, err := transport()
-	if err != nil {
-		k.err = because(errFailed, err.Error())
-		return k
-	}
+	k := &kept{scheme: "http", host: "etcd"}
 	conn, err := e.dial(ctx, endpoint)
 	if err != nil {
 		k.err = because(ErrUnreachable, lastClause(err.Error()))
@@ -164,22 +178,20 @@ func (e *Etcd) keep(ctx context.Context, endpoint observation.Endpoint) *kept {
 	if config := e.tls(endpoint, &k.told); config != nil {
 		config.ServerName = endpoint.ServerName
 		config.NextProtos = []string{"h2"}
+		k.scheme = "https"
 		k.host = endpoint.ServerName
-		conn, err = handshaken(ctx, conn, config)
+		secured := tls.Client(conn, config)
+		err = secured.HandshakeContext(ctx)
+		conn = secured
 	}
 	if err == nil {
-		k.conn, err = h2.NewClientConn(conn)
+		k.conn, err = transport.NewClientConn(context.WithValue(ctx, connKey{}, conn), k.scheme, k.host+":2379")
 	}
 	if err != nil {
 		_ = conn.Close()
 		k.err = because(ErrHandshake, lastClause(err.Error()))
 	}
 	return k
-}
-
-func handshaken(ctx context.Context, conn net.Conn, config *tls.Config) (net.Conn, error) {
-	secured := tls.Client(conn, config)
-	return secured, secured.HandshakeContext(ctx)
 }
 
 // Invoke implements [grpc.ClientConnInterface]: one unary call (gRPC over HTTP2, PROTOCOL-HTTP2.md of gRPC).
@@ -189,7 +201,7 @@ func (k *kept) Invoke(ctx context.Context, method string, args, reply any, _ ...
 		return err
 	}
 	request := &http.Request{
-		Method: http.MethodPost, URL: &url.URL{Scheme: "https", Host: k.host, Path: method}, Host: k.host,
+		Method: http.MethodPost, URL: &url.URL{Scheme: k.scheme, Host: k.host, Path: method}, Host: k.host,
 		Header: http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}},
 		Body:   io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
 	}

@@ -13,5 +13,5 @@ func mostOpenFiles() int64 {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0
 	}
-	return int64(min(limit.Cur, math.MaxInt64)) //nolint:unconvert // it is signed on some systems
+	return int64(min(limit.Cur, math.MaxInt64))
 }

@@ -198,7 +198,7 @@ func (s *Server) keeps(ctx context.Context, r *wire.ClusterCall, etcd *guarded, 
 		s.unchanged.keep(r.Cluster.UID, &resting{
 			namespace: r.Cluster.Namespace, sum: sum, again: again, answer: answer, rule: d.Reason.Rule,
 			observed: observation.Observation{Etcd: etcd.o.Etcd, Health: etcd.o.Health},
-			until:    now.Add(rest/2 + rand.N(rest/2)),
+			until:    now.Add(rest/2 + rand.N(rest/2)), //nolint:gosec // nothing is secret in when
 		}, now)
 	}
 }
