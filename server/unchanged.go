@@ -169,8 +169,7 @@ func (s *Server) repeat(c *gin.Context) {
 		s.unchanged.forget(who.UID)
 		return
 	}
-	s.metrics.Decided(r.rule)
-	s.metrics.Repeated()
+	s.metrics.Repeated(who.UID, r.rule)
 	reply(c, r.answer)
 	c.Abort()
 }

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -136,6 +139,26 @@ func TestAnUnchangedCallIsAnsweredAsBefore(t *testing.T) {
 	}
 	assert.Equal(t, once, *decided)
 	assert.Zero(t, m.dialed)
+	assert.Regexp(t, `(?m)^quorate_answers_repeated_total 1[01]$`, scraped(t, s))
+	before := decidedAt(t, s)
+	time.Sleep(5 * time.Millisecond)
+	called(t, s, request)
+	assert.Greater(t, decidedAt(t, s), before, "the newest replica counts")
+}
+
+// scraped is what Prometheus is told.
+func scraped(t *testing.T, s *Server) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s.pages().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	return w.Body.String()
+}
+
+func decidedAt(t *testing.T, s *Server) string {
+	t.Helper()
+	line := regexp.MustCompile(`(?m)^quorate_cluster_decided_timestamp_seconds\{.*\} (.*)$`).FindStringSubmatch(scraped(t, s))
+	require.NotNil(t, line)
+	return line[1]
 }
 
 // TestAChangedCallIsDecided: by what is in it, by what a member tells, and by the time.

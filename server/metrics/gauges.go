@@ -60,6 +60,15 @@ func (g *gauges[T]) note(o metav1.Object, told T) {
 	s.told = told
 }
 
+// again says that what was decided about a parent holds now.
+func (g *gauges[T]) again(parent types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s := g.all[parent]; s != nil {
+		s.last = g.now()
+	}
+}
+
 // forget drops a parent that is gone, or has nothing to tell.
 func (g *gauges[T]) forget(parent types.UID) {
 	g.mu.Lock()

@@ -117,8 +117,12 @@ func (m *Metrics) Stepped(step string, failed bool) {
 // Violated counts a decision that was withheld because it broke a rule of safety.
 func (m *Metrics) Violated() { m.violations.Inc() }
 
-// Repeated counts a call that was answered as the one before.
-func (m *Metrics) Repeated() { m.repeated.Inc() }
+// Repeated counts a call about a cluster that was answered as the one before, by the rule that fired then.
+func (m *Metrics) Repeated(cluster types.UID, rule string) {
+	m.Decided(rule)
+	m.repeated.Inc()
+	m.clusters.again(cluster)
+}
 
 // PutOff counts a call that was answered with "ask again". The reason is slow or memory.
 func (m *Metrics) PutOff(namespace, reason string) {
