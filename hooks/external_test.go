@@ -301,7 +301,7 @@ func TestPlainTextBesideIsSaid(t *testing.T) {
 	secured := func(o observation.Observation) *metav1.Condition {
 		return meta.FindStatusCondition(Decide(o).Status.Conditions, v1beta1.Secured)
 	}
-	const words = "in plain text, so anything on the network can answer"
+	const words = "in plain text, so anything on the network can pose as it"
 	o := besideThree(3)
 	assert.Equal(t, "Disabled", secured(o).Reason)
 	assert.Contains(t, secured(o).Message, words)

@@ -448,7 +448,7 @@ func TestAChoiceThatIsNotWantedIsSpared(t *testing.T) {
 func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
 	const recording = "recording that demo-1 is restarted next: why"
 	var none record.Choice
-	const waiting = "waiting for earlier calls that may still "
+	const waiting = "waiting for earlier calls, which may still "
 	for _, c := range []struct {
 		name      string
 		chosen    record.Choice

@@ -119,7 +119,8 @@ func TestHowFarOperationsAre(t *testing.T) {
 		"one that is withdrawn": {defragment(&metav1.Time{Time: now}), failed, "withdrawn"},
 		"a snapshot that is not there": {restoring(nil), pending,
 			"EtcdSnapshot s1 does not exist in namespace default, " +
-				"or has not the label etcd.quorate.dev/cluster: demo; the data is untouched"},
+				"or lacks the label: kubectl label etcdsnapshot -n default s1 " +
+				"etcd.quorate.dev/cluster=demo; the data is untouched"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := with(serve(3), c.ask)

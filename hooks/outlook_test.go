@@ -75,7 +75,7 @@ func TestWhatToolsAreTold(t *testing.T) {
 		"clients have no Service": {with(serve(3), noService), "Reconciling Progressing",
 			"clients have no Service: demo"},
 		"no pod is ready yet": {with(serve(3), unreadyPods(10*time.Second, 3)), "Reconciling NoPodReady",
-			"clients are led to none"},
+			"clients reach none through the Service"},
 		"no pod becomes ready": {with(serve(3), unreadyPods(2*time.Minute, 3)), "Stalled NoPodReady",
 			"`kubectl describe pod -n default -l etcd.quorate.dev/cluster=demo` shows why"},
 		"one pod is ready": {with(serve(3), unreadyPods(2*time.Minute, 2)), "Ready Serving", "serving"},

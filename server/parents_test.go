@@ -291,7 +291,7 @@ func TestNotSelected(t *testing.T) {
 // another's, then that it came to the wrong hook, then that its labels are another's, and last that its parent is not
 // being deleted. None of these is answered.
 func TestWhatIsWrongFirst(t *testing.T) {
-	const elsewhere, misplaced, labels = "does not look after, so nothing is changed", "finaliz", "has not the labels"
+	const elsewhere, misplaced, labels = "does not look after, so nothing is changed", "finaliz", "lacks the labels"
 	for _, c := range []struct {
 		namespace, by, hook string
 		finalizing, deleted bool

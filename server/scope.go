@@ -45,7 +45,7 @@ func (s *Scope) check(kind string, o metav1.Object) error {
 		return err
 	}
 	return wire.Refuse(http.StatusForbidden,
-		"%s %s/%s has not the labels of those that this Quorate looks after, so nothing is changed: "+
+		"%s %s/%s lacks the labels that this Quorate selects by, so nothing is changed: "+
 			"it was installed with --selector=%s. If Metacontroller keeps asking, it does not know "+
 			"spec.parentResource.labelSelector of the CompositeController: it needs version 4.16 or later, "+
 			"with the CRDs of that version", kind, o.GetNamespace(), o.GetName(), s.Selector)

@@ -68,7 +68,7 @@ func restored(f *facts.Facts, id string) (v1beta1.OperationPhase, string) {
 		_, message := f.Prepared()
 		return v1beta1.OperationRunning, message
 	case f.Epoch != nil && f.Epoch.Restore != id && n != 0:
-		return v1beta1.OperationSucceeded, fmt.Sprintf("epoch %d began with the restored data, and is over", n)
+		return v1beta1.OperationSucceeded, fmt.Sprintf("epoch %d began with the restored data, and has ended", n)
 	}
 	_, message, is, _ := f.Restored()
 	switch {
@@ -94,7 +94,7 @@ func recovered(f *facts.Facts, op *v1beta1.EtcdOperation, because decision.Reaso
 	case now < r.Epoch:
 		return v1beta1.OperationFailed, fmt.Sprintf("the cluster is at epoch %d: there was no epoch %d", now, r.Epoch)
 	case now > r.Epoch && int64(f.Epoch.After) != r.Epoch:
-		return v1beta1.OperationFailed, fmt.Sprintf("epoch %d is over: the cluster is at epoch %d", r.Epoch, now)
+		return v1beta1.OperationFailed, fmt.Sprintf("epoch %d has ended: the cluster is at epoch %d", r.Epoch, now)
 	case now > r.Epoch && !f.Epoch.HadQuorum():
 		return v1beta1.OperationRunning, fmt.Sprintf("epoch %d has begun, and has no quorum yet", now)
 	case now > r.Epoch:

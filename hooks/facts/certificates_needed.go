@@ -89,7 +89,7 @@ func (f *Facts) WhileCertificatesWait() string {
 	case !f.everHadQuorum():
 		return ""
 	case f.Etcd == nil && len(f.quorateCertificateProblems()) > 0:
-		return "; without it Quorate can't reach the members, so it only keeps or recreates pods"
+		return "; without them Quorate can't reach the members, so it only keeps or recreates pods"
 	}
 	return "; Quorate only keeps or recreates pods"
 }

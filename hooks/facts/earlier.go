@@ -54,17 +54,17 @@ func (f *Facts) unanswered(claims []observation.Remain) string {
 	staying := namesOf(claims, func(r observation.Remain) bool { return !r.Going })
 	switch {
 	case len(staying) > 0:
-		return fmt.Sprintf("there are claims of an earlier EtcdCluster of this name (%s), and it is not known whether "+
-			"their data is meant: name them in spec.bootstrap.claims.names, or another source in spec.bootstrap; to "+
+		return fmt.Sprintf("there are claims of an earlier EtcdCluster of this name (%s), and Quorate does not know "+
+			"whether you mean their data: name them in spec.bootstrap.claims.names, or another source in spec.bootstrap; to "+
 			"begin without data, kubectl delete pvc -n %s %s", strings.Join(staying, ", "), ns, strings.Join(staying, " "))
 	case len(seen) > 0:
 		return fmt.Sprintf("claims of an earlier EtcdCluster of this name were made from a backup (%s), and Kubernetes "+
-			"deletes them, because their owner is gone: say in spec.bootstrap which data is meant, maybe that of their "+
+			"deletes them, because their owner is gone: say in spec.bootstrap which data you mean, maybe that of their "+
 			"volumes (kubectl get pv); to begin without data, delete this EtcdCluster and create it again; see "+
 			v1beta1.Docs+"how-to/velero.md", strings.Join(seen, ", "))
 	case f.Cluster.Labels[objects.LabelRestored] != "":
-		return fmt.Sprintf("Velero has made this EtcdCluster from a backup, and it is not known which data is meant: say "+
-			"so in spec.bootstrap; to begin without data, kubectl label -n %s etcdcluster/%s %s-", ns, f.Cluster.Name,
+		return fmt.Sprintf("Velero has made this EtcdCluster from a backup, and Quorate does not know which data you "+
+			"mean: say so in spec.bootstrap; to begin without data, kubectl label -n %s etcdcluster/%s %s-", ns, f.Cluster.Name,
 			objects.LabelRestored)
 	}
 	return ""

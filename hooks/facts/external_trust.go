@@ -25,7 +25,7 @@ func (f *Facts) AsksInPlainText() string {
 		return ""
 	}
 	return "Quorate talks to the etcd of spec.bootstrap.external in plain text, so anything on the network can " +
-		"answer for it; use https:// endpoints and caSecretRef if it has them"
+		"pose as it; use https:// endpoints and caSecretRef if it has TLS"
 }
 
 // TrustSecret names the Secret with the authorities of the external members that ours trust as well; empty for none.

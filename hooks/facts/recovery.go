@@ -199,7 +199,7 @@ const besideOthers = "the cluster still has external members, which would keep r
 // Prepared is how far the next epoch has come.
 func (f *Facts) Prepared() (reason, message string) {
 	if f.Ending() {
-		return "Stopping", fmt.Sprintf("epoch %d is being stopped or is over; epoch %d is about to begin", f.Epoch.N,
+		return "Stopping", fmt.Sprintf("epoch %d is stopping or has ended; epoch %d begins next", f.Epoch.N,
 			f.Next.Epoch.N)
 	}
 	waits := f.Preparing()
@@ -220,8 +220,8 @@ func (f *Facts) unfollowed() string {
 	if !f.ByRestore() || !gone {
 		return ""
 	}
-	return "; the EtcdOperation that asked for it is gone: another one of type Restore takes its place, and that one can " +
-		"be deleted"
+	return "; the EtcdOperation that asked for it is gone; another one of type Restore takes its place: delete that one " +
+		"to cancel the restore"
 }
 
 // answers is whether the epoch that runs has the data of the restore that it began for, as its record says.

@@ -80,8 +80,8 @@ func (f *Facts) KeptQuotas() string {
 	for _, m := range f.Members {
 		room := f.account(m.PodName).Quota
 		if runs := defaults.Quota(m.Pod); runs > room && f.RoomOf(m.PodName).Quota == runs {
-			all.Add(m.PodName, fmt.Sprintf("its quota stays at %s, because its database does not fit one of %s: make the "+
-				"database smaller, or raise %s", Mebibytes(runs), Mebibytes(room), f.larger()))
+			all.Add(m.PodName, fmt.Sprintf("its quota stays at %s: its database does not fit into %s; make the database "+
+				"smaller, or raise %s", Mebibytes(runs), Mebibytes(room), f.larger()))
 		}
 	}
 	return all.String()

@@ -283,8 +283,9 @@ func (f *Facts) find(s *v1beta1.SnapshotSource) (*record.Resolved, string) {
 	from := f.Related.Snapshots[s.SnapshotRef.Name]
 	switch {
 	case from == nil:
-		return nil, fmt.Sprintf("EtcdSnapshot %s does not exist in namespace %s, or has not the label %s: %s",
-			s.SnapshotRef.Name, f.Cluster.Namespace, objects.LabelCluster, f.Cluster.Name)
+		return nil, fmt.Sprintf("EtcdSnapshot %s does not exist in namespace %s, or lacks the label: kubectl label "+
+			"etcdsnapshot -n %s %s %s=%s", s.SnapshotRef.Name, f.Cluster.Namespace, f.Cluster.Namespace,
+			s.SnapshotRef.Name, objects.LabelCluster, f.Cluster.Name)
 	case !snapshot.Restorable(from):
 		return nil, snapshot.Unrestorable(from)
 	}

@@ -39,7 +39,7 @@ func (f *Facts) Named(alarms []observation.Alarm) string {
 	for _, a := range alarms {
 		switch listed := f.Listed(a.MemberID); {
 		case a.MemberID == 0:
-			list = append(list, "no single member")
+			list = append(list, "no named member")
 		case listed:
 			list = append(list, cmp.Or(f.NameOf(a.MemberID), "the unmanaged member "+objects.Hex(a.MemberID)))
 		default:
@@ -58,7 +58,10 @@ func (f *Facts) Listed(id uint64) bool {
 func (f *Facts) AlarmsOfOthers() []string {
 	var list []string
 	for _, a := range append(f.Alarms(observation.AlarmNoSpace), f.Alarms(observation.AlarmCorrupt)...) {
-		if !f.Listed(a.MemberID) {
+		switch {
+		case a.MemberID == 0:
+			list = append(list, fmt.Sprintf("etcd has the alarm %s and does not say of which member", a.Kind))
+		case !f.Listed(a.MemberID):
 			list = append(list, fmt.Sprintf("%s has the alarm %s", f.Named([]observation.Alarm{a}), a.Kind))
 		}
 	}
@@ -122,8 +125,8 @@ func (f *Facts) WhyNotReplaced(m *Member) string {
 			"is probably wrong; undo it, or " + f.ToHaveReplaced() +
 			" to have it replaced"
 	case f.refusesPod(m):
-		return "it stays a member, because Kubernetes would not create the pod of its successor either; or " +
-			f.ToHaveReplaced() + " to have it replaced"
+		return "it stays a member: Kubernetes would not create its successor's pod either; to have it replaced all the " +
+			"same, " + f.ToHaveReplaced()
 	case manual(&f.Cluster.Spec):
 		return fmt.Sprintf("you decide, because spec.memberReplacement.policy is Manual: set it to Automatic, or %s "+
 			"to have it replaced", f.ToHaveReplaced())

@@ -141,7 +141,7 @@ func (f *Facts) Refusal(hops []defaults.Release) string {
 	why := "minor versions can't be skipped"
 	for _, g := range VersionGates {
 		if here := f.Release(); here.Minor() == g.Below.Minor() && here.Less(g.Below) {
-			why = fmt.Sprintf("leave %d.%d from %s or later: %s", here.Major(), here.Minor(), g.Below, g.why)
+			why = fmt.Sprintf("first reach %s or a later %d.%d: %s", g.Below, here.Major(), here.Minor(), g.why)
 		}
 	}
 	return fmt.Sprintf("etcd %s can't go to %s directly (%s); go by %s: set spec.version to %s first, or "+

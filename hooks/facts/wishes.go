@@ -125,8 +125,8 @@ func (f *Facts) Ways() string {
 	if f.BesideExternal() || f.Next != nil && f.Next.Epoch.Source == record.SourceEmpty {
 		return ""
 	}
-	return fmt.Sprintf("; no data is known that could be used: restore a snapshot by its URL with an EtcdOperation of "+
-		"type Restore, or begin without data: %s", f.recoverCommand(v1beta1.RecoverRecreate))
+	return fmt.Sprintf("; Quorate knows of no data that could be used: restore a snapshot by its artifact with an "+
+		"EtcdOperation of type Restore, or begin without data: %s", f.recoverCommand(v1beta1.RecoverRecreate))
 }
 
 // mayHaveVoted reports whether a member of the epoch may have been a voter: what is known of the others is that they

@@ -177,7 +177,7 @@ func promoting(v *view) string {
 	} else if pod, why := v.wanted(objects.ContainerPromote); pod == nil {
 		does = why
 	} else {
-		does = "pod " + pod.Name + " is made"
+		does = "pod " + pod.Name + " is created"
 	}
 	return fmt.Sprintf("ending at %s: %s", until, does)
 }
@@ -231,7 +231,7 @@ func waiting(v *view) string {
 func starting(v *view) string {
 	switch {
 	case v.copier == nil:
-		return "the pod is made"
+		return "the pod is created"
 	case v.goesOn():
 		return ""
 	}

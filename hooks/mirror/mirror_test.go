@@ -128,7 +128,7 @@ func TestMirrors(t *testing.T) {
 	}{
 		{"nothing", func(*Observation) {}, copier, "Mirroring Ready",
 			"pod standby-77aa00ed-mirror-1 copies each change to EtcdCluster spare"},
-		{"the pod goes", func(o *Observation) { delete(o.Pods, copier) }, "+" + copier, "Reconciling", "the pod is made"},
+		{"the pod goes", func(o *Observation) { delete(o.Pods, copier) }, "+" + copier, "Reconciling", "the pod is created"},
 		{"it lags", func(o *Observation) { o.Pods[copier].Status.Conditions = nil }, copier, "Reconciling",
 			"pod standby-77aa00ed-mirror-1 runs, and what was written 30 seconds ago is not at the destination"},
 		{"it still copies", func(o *Observation) {
@@ -140,12 +140,12 @@ func TestMirrors(t *testing.T) {
 		}, "", "Reconciling", ""},
 		{"its node is lost", func(o *Observation) {
 			o.Pods[copier].DeletionTimestamp = &metav1.Time{Time: noon.Add(-6 * time.Minute)}
-		}, copier + " +standby-77aa00ed-mirror-2", "Reconciling", "the pod is made"},
+		}, copier + " +standby-77aa00ed-mirror-2", "Reconciling", "the pod is created"},
 		{"it ends slowly", func(o *Observation) {
 			o.Pods[copier].DeletionTimestamp = &metav1.Time{Time: noon.Add(-4 * time.Minute)}
-		}, copier, "Reconciling", "the pod is made"},
+		}, copier, "Reconciling", "the pod is created"},
 		{"members change", func(o *Observation) { o.Clusters["spare"].Status.Members[0].Name = "spare-7" }, "",
-			"Reconciling", "the pod is made"},
+			"Reconciling", "the pod is created"},
 		{"members in another order", func(o *Observation) { slices.Reverse(o.Clusters["spare"].Status.Members) }, copier,
 			"Mirroring Ready", ""},
 		{"the source is away, and its members change", func(o *Observation) {
@@ -181,7 +181,7 @@ func TestMirrors(t *testing.T) {
 		{"it is deleted", func(o *Observation) { o.Mirror.DeletionTimestamp = &metav1.Time{Time: noon} }, "",
 			"Mirroring Ready", ""},
 		{"promoted", promote(v1beta1.MirrorPromotion{}), copier + " +" + promoter, "Mirroring Reconciling",
-			"ending at the last revision of the source: pod standby-77aa00ed-promote-1 is made"},
+			"ending at the last revision of the source: pod standby-77aa00ed-promote-1 is created"},
 		{"promoted at a revision", func(o *Observation) {
 			promote(v1beta1.MirrorPromotion{Revision: 4711})(o)
 			o.made(t)

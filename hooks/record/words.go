@@ -17,7 +17,7 @@ func (r *Resolved) Words() string {
 	case !r.UntilTime.IsZero():
 		words += " and what its stream has stored since, until " + r.UntilTime.UTC().Format(time.RFC3339)
 	case r.AsFar:
-		words += " and what a stream has stored since, if there is one"
+		words += " and anything that a stream has stored since"
 	default:
 		words += " and all that its stream has stored since"
 	}

@@ -65,7 +65,7 @@ func corrupt(f *facts.Facts) *decision.Plan {
 	lost, _ := f.LostVoter()
 	if f.BesideExternal() {
 		return &decision.Plan{
-			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s): %s; Quorate changes nothing while external "+
+			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT of %s): %s; Quorate changes nothing while external "+
 				"members are in the cluster; you decide: see "+v1beta1.Docs+"troubleshooting.md#corrupt",
 				f.Named(alarms), hashes(f)),
 			Outlook: decision.Waits,
@@ -82,24 +82,31 @@ func corrupt(f *facts.Facts) *decision.Plan {
 	}
 	for _, a := range alarms {
 		if why := disproved(f, a, e); why != "" {
-			return disarm(f, a, fmt.Sprintf("disarming CORRUPT of %s: %s", f.Named([]observation.Alarm{a}),
-				why))
+			return disarm(f, a, fmt.Sprintf("disarming CORRUPT%s: %s", accused(f, a), why))
 		}
 	}
 	if len(e.right) > 1 {
 		return &decision.Plan{
-			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s): waiting for the hash of the keys of every "+
+			Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT of %s): waiting for the hash of the keys of every "+
 				"voter: %s", f.Named(alarms), hashes(f)),
 			Resync: decision.ResyncLater,
 		}
 	}
 	return &decision.Plan{
-		Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT: %s), and nothing proves which member is right: %s; "+
+		Message: fmt.Sprintf("etcd rejects writes (alarm CORRUPT of %s), and nothing proves which member is right: %s; "+
 			"Quorate changes nothing; you decide: see "+v1beta1.Docs+"troubleshooting.md#corrupt",
 			f.Named(alarms), hashes(f)),
 		Outlook: decision.Waits,
 		Resync:  decision.ResyncLater,
 	}
+}
+
+// accused is of which member the alarm is, in words; empty where etcd does not say.
+func accused(f *facts.Facts, a observation.Alarm) string {
+	if a.MemberID == 0 {
+		return ""
+	}
+	return " of " + f.Named([]observation.Alarm{a})
 }
 
 // disproved says why an alarm no longer holds; empty when it may.

@@ -51,7 +51,7 @@ func chooseForRemoval(f *facts.Facts, m *facts.Member, why string) *decision.Pla
 		return plan
 	}
 	return &decision.Plan{
-		Message: why + "; recording that first",
+		Message: why + "; recording the removal first",
 		Record:  decision.RecordChange{Choice: record.Choice{Name: m.DisplayName(), Removes: true}},
 		Resync:  decision.ResyncSoon,
 	}
@@ -67,8 +67,8 @@ func withdraw(f *facts.Facts) *decision.Plan {
 	case !recorded.Removes:
 		since, _ := time.Parse(time.RFC3339, chosen.Pod.Annotations[objects.AnnotationWithdrawn])
 		return &decision.Plan{
-			Message: fmt.Sprintf("waiting for earlier calls that may still restart %s, %.0f seconds after that was "+
-				"withdrawn", chosen.PodName, facts.CallsEnd.Seconds()),
+			Message: fmt.Sprintf("waiting for earlier calls, which may still restart %s until %.0f seconds after "+
+				"that was withdrawn", chosen.PodName, facts.CallsEnd.Seconds()),
 			Pod:    decision.PodChange{Name: chosen.PodName, Fate: decision.Unchosen},
 			Resync: decision.ResyncLater,
 			Due:    f.CallsLeft(since),
@@ -77,7 +77,7 @@ func withdraw(f *facts.Facts) *decision.Plan {
 		recorded.Withdrawn = f.Now
 	}
 	return &decision.Plan{
-		Message: fmt.Sprintf("waiting for earlier calls that may still remove %s, %.0f seconds after that was "+
+		Message: fmt.Sprintf("waiting for earlier calls, which may still remove %s until %.0f seconds after that was "+
 			"withdrawn", chosen.DisplayName(), facts.CallsEnd.Seconds()),
 		Record: decision.RecordChange{Choice: recorded},
 		Resync: decision.ResyncLater,

@@ -46,7 +46,7 @@ func switchEpoch(f *facts.Facts) *decision.Plan {
 			return nil // the epoch that runs is looked after meanwhile
 		}
 		return &decision.Plan{
-			Message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", f.Epoch.N, f.Next.Epoch.N,
+			Message: fmt.Sprintf("epoch %d has ended; epoch %d waits: %s", f.Epoch.N, f.Next.Epoch.N,
 				waits) + ways(f),
 			Outlook: nextComes(f),
 			Resync:  decision.ResyncLater,
@@ -60,7 +60,7 @@ func switchEpoch(f *facts.Facts) *decision.Plan {
 	}
 	if !f.Next.SeesAll() {
 		return &decision.Plan{
-			Message: fmt.Sprintf("epoch %d is over; checking that nothing of it is left",
+			Message: fmt.Sprintf("epoch %d has ended; checking that nothing of it is left",
 				f.Epoch.N),
 			Resync: decision.ResyncSoon,
 		}
@@ -123,7 +123,7 @@ func needless(f *facts.Facts) string {
 	wish := f.OvertakenWish()
 	switch {
 	case wish != nil:
-		return fmt.Sprintf("EtcdOperation %s asks for %s", wish.By, f.WordsFor(wish.Origin))
+		return fmt.Sprintf("EtcdOperation %s now asks for %s", wish.By, f.WordsFor(wish.Origin))
 	case f.Collides():
 		return fmt.Sprintf("a member has joined epoch %d under one of its names", f.Epoch.N)
 	case f.Etcd != nil && !f.ByRestore():

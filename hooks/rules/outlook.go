@@ -86,7 +86,7 @@ func unready(f *facts.Facts) decision.Prospect {
 	p := decision.Prospect{
 		Outlook: decision.Works,
 		Reason:  v1beta1.ReasonNoPodReady,
-		Message: "the voters serve, and clients are led to none: the kubelets say of no pod that it is ready",
+		Message: "the voters serve, but no pod is ready, so clients reach none through the Service",
 	}
 	if f.Now.After(since.Add(probed)) {
 		p.Outlook = decision.Waits

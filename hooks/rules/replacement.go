@@ -45,13 +45,13 @@ func keepingClaim(f *facts.Facts, m *facts.Member, why, failure string, plan *de
 	switch {
 	case removes && slices.ContainsFunc(f.MemberClaims(m.PodName), unmarked):
 		plan = &decision.Plan{
-			Message: why + "; first its claim is marked to be kept",
+			Message: why + "; first marking its claim to be kept",
 			Record:  decision.RecordChange{Choice: plan.Record.Choice},
 			Resync:  decision.ResyncSoon,
 		}
 	case removes && failure == objects.FailedUnreachable && f.Replacements("").Voter != m.PodName:
 		plan = &decision.Plan{
-			Message: why + "; first that is recorded",
+			Message: why + "; recording the replacement first",
 			Record:  decision.RecordChange{Choice: plan.Record.Choice},
 			Resync:  decision.ResyncSoon,
 		}
@@ -97,7 +97,7 @@ func pausedGrowth(f *facts.Facts, why string) *decision.Plan {
 		return nil
 	}
 	return &decision.Plan{
-		Message: fmt.Sprintf("%s; %s did not catch up, so the next one is added at %s, or when the spec "+
+		Message: fmt.Sprintf("%s; %s did not catch up; the next one is added at %s, or when the spec "+
 			"changes", why, objects.Count(int(a.Failures), "learner"),
 			a.NextLearnerTime.UTC().Format(time.RFC3339)),
 		Due: a.NextLearnerTime.Sub(f.Now),

@@ -42,7 +42,7 @@ func recordRefused(f *facts.Facts) *decision.Plan {
 	return &decision.Plan{
 		Message: fmt.Sprintf("the ConfigMap %s is not as Quorate writes a record (%s), so Quorate changes and recreates "+
 			"nothing: it was made or edited by others, came from a backup, or the key of --record-keys is another one; "+
-			"kubectl delete configmap -n %s %s, and Quorate goes on by what it knows without it; see "+
+			"delete the ConfigMap, and Quorate goes on by what else it knows: kubectl delete configmap -n %s %s; see "+
 			v1beta1.Docs+"troubleshooting.md#recordrefused",
 			strings.Join(names, ", "), strings.Join(why, "; "), f.Cluster.Namespace, strings.Join(names, " ")),
 		Resync: decision.ResyncLater,
@@ -84,8 +84,8 @@ func scaledToZero(f *facts.Facts) *decision.Plan {
 func recordEpoch(f *facts.Facts) *decision.Plan {
 	if len(f.Unsealed) > 0 {
 		return &decision.Plan{
-			Message: fmt.Sprintf("the ConfigMap %s has no seal of this installation's, and is of "+
-				"the etcd that answers: it goes, and is written again, without the right to bootstrap",
+			Message: fmt.Sprintf("the ConfigMap %s lacks this installation's seal and is of the etcd that answers: "+
+				"deleting it and writing it again, without the right to bootstrap",
 				strings.Join(f.Unsealed, ", ")),
 			Resync: decision.ResyncSoon,
 		}
@@ -285,7 +285,7 @@ func blind(f *facts.Facts) *decision.Plan {
 	}
 	if left := leftBehind(f); len(left) > 0 {
 		message += fmt.Sprintf("; these pods never ran and have an earlier spec: %s; delete them to get pods with "+
-			"this spec", strings.Join(left, ", "))
+			"this spec: kubectl delete pod -n %s %s", strings.Join(left, ", "), f.Cluster.Namespace, strings.Join(left, " "))
 	}
 	if gone := dataGone(f); f.Next == nil && !f.BesideExternal() && !quorumWithout(f, gone) {
 		message += fmt.Sprintf("; without the data of %s there is no quorum: bring it back, or you decide%s; see "+

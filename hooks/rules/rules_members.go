@@ -63,8 +63,8 @@ func learnerSurplus(f *facts.Facts) *decision.Plan {
 func removeMember(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
 	if joined, listed := joinTime(f, m); mayBeAddedAgain(f, m) {
 		plan := &decision.Plan{
-			Message: fmt.Sprintf("%s; waiting for calls from before it was added to end, "+
-				"%.0f seconds after that", why, facts.CallsEnd.Seconds()),
+			Message: fmt.Sprintf("%s; waiting for calls that began before it was added: they end "+
+				"within %.0f seconds of that", why, facts.CallsEnd.Seconds()),
 			Resync: decision.ResyncLater,
 		}
 		if listed {
@@ -246,7 +246,7 @@ func reserveName(f *facts.Facts) *decision.Plan {
 	for _, m := range f.Members {
 		if m.PodName != "" && !f.OrdinalReserved(m.PodName) {
 			return &decision.Plan{
-				Message: fmt.Sprintf("recording that the name %s is taken", m.PodName),
+				Message: fmt.Sprintf("reserving the name %s", m.PodName),
 				Resync:  decision.ResyncSoon,
 			}
 		}
@@ -274,8 +274,8 @@ func shrink(f *facts.Facts) *decision.Plan {
 	why := fmt.Sprintf("shrinking from %d to %s", len(voters), objects.Count(f.Replicas, "voter"))
 	if held := stoppedByFence(f); held != nil && (held == m || m.Serving()) {
 		return &decision.Plan{
-			Message: fmt.Sprintf("%s; waiting: an EtcdOperation of type Fence keeps %s stopped for a "+
-				"person to look at; delete it", why, held.PodName),
+			Message: fmt.Sprintf("%s; waiting: an EtcdOperation of type Fence keeps %s stopped; "+
+				"delete that operation to go on", why, held.PodName),
 			Outlook: decision.Waits,
 			Resync:  decision.ResyncLater,
 		}
@@ -346,7 +346,7 @@ func removeVoter(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
 		return waitForRestarts(f, others, why)
 	case !enough:
 		return &decision.Plan{
-			Message: fmt.Sprintf("%s; waiting: %s serves and another voter does not%s", why, m.DisplayName(),
+			Message: fmt.Sprintf("%s; waiting for another voter to serve, as %s does%s", why, m.DisplayName(),
 				f.ExplainAll(unreachable)),
 			Outlook: byPerson(f, unreachable),
 			Resync:  decision.ResyncLater,
@@ -444,7 +444,7 @@ func grow(f *facts.Facts) *decision.Plan {
 	}
 	if f.Crowded() {
 		return &decision.Plan{
-			Message: why + "; waiting: every node of " + defaults.NodesField(&f.Cluster.Spec) +
+			Message: why + "; waiting for a node: every node of " + defaults.NodesField(&f.Cluster.Spec) +
 				" has a member; add one",
 			Outlook: decision.Waits,
 			Resync:  decision.ResyncLater,

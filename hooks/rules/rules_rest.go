@@ -18,8 +18,8 @@ func waitForMembers(f *facts.Facts) *decision.Plan {
 	}
 	if fenced := objects.Filter(facts.Names(unreachable), f.Fenced); len(fenced) == len(unreachable) {
 		return &decision.Plan{
-			Message: fmt.Sprintf("%s stopped by an EtcdOperation of type Fence; delete it to start the member; no "+
-				"other member restarts until then", strings.Join(fenced, ", ")),
+			Message: fmt.Sprintf("an EtcdOperation of type Fence keeps %s stopped; delete that operation to start "+
+				"the member; no other member restarts until then", strings.Join(fenced, ", ")),
 			Outlook: decision.Waits,
 		}
 	}

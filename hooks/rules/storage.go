@@ -50,8 +50,8 @@ func volumePending(f *facts.Facts) *decision.Plan {
 		"spec.storage"
 	switch denied := f.Denied(); {
 	case len(denied) > 0:
-		choice = fmt.Sprintf("%s: an admission webhook has changed that, or a person, so no member is replaced for its "+
-			"volume; correct it and delete such claims, or undo the change of spec.storage", denied)
+		choice = fmt.Sprintf("%s: an admission webhook or a person has changed that, so no member is replaced for its "+
+			"volume; correct that and delete such claims, or undo the change of spec.storage", denied)
 	case f.Migrates():
 		choice = "raise spec.storage.size again, or free some space"
 	}

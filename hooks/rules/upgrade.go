@@ -49,7 +49,7 @@ func forceSnapshots(f *facts.Facts, next defaults.Release) *decision.Plan {
 		}
 	}
 	return &decision.Plan{
-		Message: why + ": they have it",
+		Message: "members can run etcd 3.7 now: each has a snapshot after its last log entry of 3.5",
 		Record:  decision.RecordChange{Snapshotted: true},
 		Resync:  decision.ResyncSoon,
 	}
@@ -78,7 +78,7 @@ func recordVersion(f *facts.Facts) *decision.Plan {
 	if to, agreed := f.OvertakenVersion(); agreed {
 		return &decision.Plan{
 			Message: fmt.Sprintf("the cluster had already agreed on etcd %s when spec.version was set back to %s: "+
-				"going down by etcd's own protocol", to, f.Epoch.Version),
+				"downgrading by etcd's protocol", to, f.Epoch.Version),
 			Record: decision.RecordChange{Version: to.String()},
 			Resync: decision.ResyncSoon,
 		}
@@ -144,13 +144,13 @@ func waitForSnapshot(f *facts.Facts) *decision.Plan {
 
 // stepDown lets etcd lower what the cluster has agreed on before members of the lower version start.
 func stepDown(f *facts.Facts, next defaults.Release) *decision.Plan {
-	why := fmt.Sprintf("going down from etcd %s to %s", f.Epoch.Version, next)
+	why := fmt.Sprintf("downgrading from etcd %s to %s", f.Epoch.Version, next)
 	// etcd lets no member join while a downgrade is under way (allowedVersionRange in etcdserver/cluster_util.go).
 	if !f.CanLoseOne() || f.Memory() && !defaults.SameFlags(f.Epoch.Version, next.String()) {
 		return &decision.Plan{
 			Message: why +
 				" can't be done: it would need new members, and none can join during a downgrade; it needs 3 voters or " +
-				"more, and on Memory versions with the same flags; set spec.replicas to 3 for the downgrade, or set " +
+				"more; on Memory, both versions must have the same flags; set spec.replicas to 3 for the downgrade, or set " +
 				"spec.version back",
 			Outlook: decision.Waits,
 		}

@@ -218,13 +218,13 @@ func (a *agenda) streaming() *metav1.Condition {
 		pod, why := a.wanted()
 		switch {
 		case pod != nil:
-			return no("Starting", "the pod of the stream is made after "+a.base.Name)
+			return no("Starting", "the pod of the stream is created after "+a.base.Name)
 		case a.base == nil:
 			return no("NoBase", why+a.nextBase())
 		}
 		return no("Waiting", why)
 	case a.needs() != "": // it may have begun again, behind a gap
-		return no(a.needs(), "what changes can't be restored: "+snapshot.StreamEnd(a.pod).Error+a.nextBase())
+		return no(a.needs(), "changes can't be restored: "+snapshot.StreamEnd(a.pod).Error+a.nextBase())
 	case objects.Ready(a.pod) && a.base == nil: // the etcd was restored, and the pod stores what changes in the new one
 		return no("NoBase", noBase+a.nextBase())
 	case objects.Ready(a.pod):
@@ -235,7 +235,7 @@ func (a *agenda) streaming() *metav1.Condition {
 	if end := snapshot.StreamEnd(a.pod); end != nil {
 		reason = end.Reason
 	}
-	return no(reason, "what changes is not stored: "+snapshot.StreamWaits(a.pod, a.Now))
+	return no(reason, "changes are not stored: "+snapshot.StreamWaits(a.pod, a.Now))
 }
 
 // nextBase says when another base is taken, where that is known; empty where it is not.

@@ -96,15 +96,15 @@ func TestStreamOfASchedule(t *testing.T) {
 		}, pod, "True Stored", ""},
 		{"the store is away", func(_ *Observation, pod *corev1.Pod) {
 			ends(pod, `log line`+"\n"+`{"reason":"Unreachable","error":"the store can't be reached"}`)
-		}, pod, "False Unreachable: what changes is not stored: the store can't be reached", ""},
+		}, pod, "False Unreachable: changes are not stored: the store can't be reached", ""},
 		{"compacted", func(o *Observation, pod *corev1.Pod) {
 			ends(pod, `{"reason":"Compacted","error":"revision 7 is compacted"}`)
 			o.Now = o.Now.Add(time.Minute)
-		}, pod, "False Compacted: what changes can't be restored: revision 7 is compacted; a snapshot is taken for that now", "+orders-20261122-0301"},
+		}, pod, "False Compacted: changes can't be restored: revision 7 is compacted; a snapshot is taken for that now", "+orders-20261122-0301"},
 		{"compacted a moment after the base", func(_ *Observation, pod *corev1.Pod) {
 			ends(pod, `{"reason":"Compacted","error":"revision 7 is compacted"}`)
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-		}, pod, "False Compacted: what changes can't be restored: revision 7 is compacted; a snapshot is taken for that at " +
+		}, pod, "False Compacted: changes can't be restored: revision 7 is compacted; a snapshot is taken for that at " +
 			"03:01 UTC", ""},
 		{"users changed while a snapshot is taken", func(o *Observation, pod *corev1.Pod) {
 			ends(pod, `{"reason":"UsersChanged","error":"users have changed"}`)

@@ -116,8 +116,8 @@ func locked(v *view) *plan {
 	if how == nil || !slices.ContainsFunc(v.podsOf(job), refused) {
 		return nil
 	}
-	message := fmt.Sprintf("the stored artifact stays: %s; this EtcdSnapshot goes without it after %s; later remove it "+
-		"yourself, or by a lifecycle rule of the bucket", v.whyFailed(job, how), duration(lockedShown))
+	message := fmt.Sprintf("the stored artifact stays: %s; this EtcdSnapshot goes without it after %s; remove the "+
+		"artifact later, or by a lifecycle rule of the bucket", v.whyFailed(job, how), duration(lockedShown))
 	left := how.LastTransitionTime.Add(lockedShown).Sub(v.Now)
 	p := v.waitsForDeletion(message, v.deleting, left)
 	p.finalized = left <= 0

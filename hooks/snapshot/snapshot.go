@@ -207,8 +207,8 @@ func skipped(v *view) *plan {
 	if report == nil {
 		return nil
 	}
-	message := fmt.Sprintf("no snapshot was needed: the keys still have revision %d, users and roles revision %d",
-		report.Revision, report.AuthRevision)
+	message := fmt.Sprintf("no snapshot was needed: nothing has changed since (keys at revision %d, users and roles "+
+		"at revision %d)", report.Revision, report.AuthRevision)
 	return &plan{phase: v1beta1.SnapshotSkipped, message: message, report: report, jobs: v.all(),
 		resync: resyncLater}
 }

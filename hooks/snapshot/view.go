@@ -173,4 +173,4 @@ func (v *view) hasInspected(inspection *batchv1.Job) bool {
 }
 
 // isMade is what is known of a Job that has not been seen yet.
-func isMade(job *batchv1.Job) string { return "Job " + job.Name + " is made" }
+func isMade(job *batchv1.Job) string { return "Job " + job.Name + " is created" }

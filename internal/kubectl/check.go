@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/internal/kubectl/check"
 )
 
@@ -129,6 +130,6 @@ func printFindings(w io.Writer, all []check.Finding) {
 			fmt.Fprintf(w, "           => %s\n", f.Do)
 		}
 	}
-	fmt.Fprintf(w, "\n%d ok, %d to be warned of, %d failed, %d unknown; nothing was changed\n", count[check.OK],
-		count[check.Warn], count[check.Fail], count[check.Unknown])
+	fmt.Fprintf(w, "\n%d ok, %s, %d failed, %d unknown; nothing was changed\n", count[check.OK],
+		objects.Count(count[check.Warn], "warning"), count[check.Fail], count[check.Unknown])
 }

@@ -96,7 +96,7 @@ func TestCheckUnreachable(t *testing.T) {
 	code, out, _ := k.runs(healthy(), "check")
 	assert.Equal(t, exitTrouble, code)
 	assert.Contains(t, strings.Join(strings.Fields(out), " "), "FAIL Kubernetes `kubectl version -o json`: The connection to the server localhost:8080 was refused - connection refused; see `kubectl config current-context`")
-	assert.Contains(t, out, "0 ok, 0 to be warned of, 1 failed, 0 unknown; nothing was changed")
+	assert.Contains(t, out, "0 ok, 0 warnings, 1 failed, 0 unknown; nothing was changed")
 	assert.Len(t, k.calls, 1)
 }
 

@@ -156,7 +156,7 @@ func (c *cluster) fencesAMember() {
 	ids, leader := c.ids(), c.leader()
 
 	c.operates("fence", "type: Fence, fence: {members: ["+leader+"]}")
-	c.decides("WaitForMembers", leader+" stopped by an EtcdOperation of type Fence")
+	c.decides("WaitForMembers", "an EtcdOperation of type Fence keeps "+leader+" stopped")
 	require.Equal(c.t, leader+" is stopped; until this EtcdOperation is deleted",
 		c.hasOperation("fence", v1beta1.OperationRunning))
 	c.hasPods(2)

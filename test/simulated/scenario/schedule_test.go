@@ -136,7 +136,7 @@ func (s *scheduleStory) stream(a args) {
 			pod.Status.Conditions = nil
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerStream,
 				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1,
-					Message: fmt.Sprintf(`{"reason":%q,"error":"it has ended"}`, a["ends"])}}}}
+					Message: fmt.Sprintf(`{"reason":%q,"error":"the stream has ended"}`, a["ends"])}}}}
 		case a.has("fails"):
 			pod.Status.Phase, pod.Status.Conditions = corev1.PodFailed, nil
 		case a.has("lost"):

@@ -20,7 +20,7 @@ var snapshotMishaps = []string{
 	"sync", "sync", "sync", "sync", "pass", "pass", "pass", "pass", "tick 1s", "tick 30s", "tick 10m", "tick 2h",
 	"pod runs", "pod stores", "pod keeps", "pod keeps", "pod keeps fails=why", "pod fails=why", "pod killed=OOMKilled",
 	"pod discards", "pod stuck=ImagePullBackOff",
-	"cluster unavailable=blind", "cluster", "cluster gone", "cluster restore=nightly",
+	"cluster unavailable=no_quorum_answers", "cluster", "cluster gone", "cluster restore=nightly",
 	"cluster restore=nightly restored", "cluster filling", "cache freeze=jobs", "cache freeze=snapshot",
 	"cache freeze=pods", "cache thaw", "cache thaw",
 	"status wipe", "delete snapshot", "lose job", "lose pod",
