@@ -228,6 +228,16 @@ func TestSafetyTable(t *testing.T) {
 	keep(t, "docs/explanation/safety.md", "generated: begin safety", "generated: end", lines)
 }
 
+// TestOpenBugsAreTold: the page of weak points names the story of each known bug.
+func TestOpenBugsAreTold(t *testing.T) {
+	told := read(t, "docs/evidence/README.md")
+	walk(t, "test/simulated/scenario/testdata/open", ".txt", func(path, _ string) {
+		if !strings.Contains(told, "(../../"+path+")") {
+			t.Errorf("docs/evidence/README.md, \"Known weak points\": there is nothing about %s", path)
+		}
+	})
+}
+
 // TestFieldsAreExplained: what a change of a field does is said for each field, and for none that does not exist.
 func TestFieldsAreExplained(t *testing.T) {
 	spec := fields(reflect.TypeFor[v1beta1.EtcdClusterSpec](), "")
