@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/rules"
+	"github.com/quorate-dev/quorate/internal/kubectl"
 	"github.com/quorate-dev/quorate/internal/kubectl/check"
 	"github.com/quorate-dev/quorate/test/static/docs"
 )
@@ -53,7 +55,8 @@ func TestGeneratedTables(t *testing.T) {
 	for _, c := range check.Checks {
 		checks += "| `" + c.Name + "` | " + c.Looks + " |\n"
 	}
-	sizes := "| Keys | Writes/s | `retention` | Database, MiB | `storage.size` | Memory |\n" +
+	sizes := "| Keys | Writes/s | `options.autoCompaction.retention` | Database, MiB | `storage.size` | " +
+		"`resources`: memory |\n" +
 		"| --- | --- | --- | --- | --- | --- |\n"
 	for _, l := range []defaults.Load{
 		{Keys: 100_000, Writes: 200, History: defaults.Retention},
@@ -69,9 +72,47 @@ func TestGeneratedTables(t *testing.T) {
 			resource.NewQuantity(n.Memory, resource.BinarySI))
 	}
 	keep(t, "docs/how-to/size.md", "generated: begin sizes", "generated: end", sizes)
+	var manifest, said strings.Builder
+	if kubectl.New("", &manifest, &said).Run(t.Context(), []string{"size", "--keys=1M", "--writes=2k"}) != 0 {
+		t.Error(said.String())
+	}
+	keep(t, "docs/how-to/size.md", "generated: begin manifest", "generated: end", "```yaml\n"+manifest.String()+"```\n")
 	for name, want := range map[string]string{"modes": modes, "rules": names, "checks": checks} {
 		keep(t, "docs/reference/lists.md", "generated: begin "+name, "generated: end", want)
 	}
+}
+
+// TestAlertsTable: what is at the head of docs/alerts.md is what the rule files say of each alert.
+func TestAlertsTable(t *testing.T) {
+	label := regexp.MustCompile(`\{\{ \$labels\.(\w+) \}\}`)
+	value := regexp.MustCompile(`\{\{ \$value[^}]*\}\}`)
+	lines := "| Alert | Severity | After | What it says |\n| --- | --- | --- | --- |\n"
+	for _, file := range []string{"prometheusrule.yaml", "prometheusrule-etcd.yaml"} {
+		var written struct {
+			Spec struct {
+				Groups []struct {
+					Rules []struct {
+						Alert, For          string
+						Labels, Annotations map[string]string
+					}
+				}
+			}
+		}
+		if err := yaml.Unmarshal([]byte(read(t, "manifests/monitoring/"+file)), &written); err != nil {
+			t.Fatal(err)
+		}
+		for _, group := range written.Spec.Groups {
+			for _, r := range group.Rules {
+				if r.Alert == "" {
+					continue
+				}
+				says := value.ReplaceAllString(label.ReplaceAllString(r.Annotations["summary"], "`$1`"), "`value`")
+				lines += fmt.Sprintf("| [%s](#%s) | %s | %s | %s |\n", r.Alert, strings.ToLower(r.Alert),
+					r.Labels["severity"], cmp.Or(r.For, "at once"), says)
+			}
+		}
+	}
+	keep(t, "docs/alerts.md", "generated: begin alerts", "generated: end", lines)
 }
 
 func keep(t *testing.T, page, begin, end, want string) {
@@ -185,6 +226,16 @@ func TestSafetyTable(t *testing.T) {
 		}
 	}
 	keep(t, "docs/explanation/safety.md", "generated: begin safety", "generated: end", lines)
+}
+
+// TestOpenBugsAreTold: the page of weak points names the story of each known bug.
+func TestOpenBugsAreTold(t *testing.T) {
+	told := read(t, "docs/evidence/README.md")
+	walk(t, "test/simulated/scenario/testdata/open", ".txt", func(path, _ string) {
+		if !strings.Contains(told, "(../../"+path+")") {
+			t.Errorf("docs/evidence/README.md, \"Known weak points\": there is nothing about %s", path)
+		}
+	})
 }
 
 // TestFieldsAreExplained: what a change of a field does is said for each field, and for none that does not exist.

@@ -159,7 +159,7 @@ func (f *Facts) minAvailable() int {
 // count of those that are says that there are enough, and that count lags: with this it never says so, and the memory
 // of the last quorum is not evicted (UnhealthyPodEvictionPolicy IfHealthyBudget, in registry/core/pod/storage/eviction.go).
 func (f *Facts) spareMemory() int {
-	if f.Etcd != nil && f.Memory() && len(f.Voters) < f.Wanted() {
+	if f.Etcd != nil && f.Memory() && len(f.Voters) < f.Replicas {
 		return 1
 	}
 	return 0

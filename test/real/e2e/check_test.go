@@ -21,9 +21,9 @@ import (
 	"github.com/quorate-dev/quorate/internal/kubectl/check"
 )
 
-// TestCheck: `kubectl quorate check` finds the lab's installation well, with the rights that docs/reference/check.md
-// lists and no others (all of them are to get and to list, so it changes nothing). Where nothing is installed it says
-// what to do, and who may read nothing learns which right lacks.
+// TestCheck: `kubectl quorate check` finds the lab's installation well, with the rights that
+// manifests/samples/check-rights.yaml lists and no others (all of them are to get and to list, so it changes nothing).
+// Where nothing is installed it says what to do, and who may read nothing learns which right lacks.
 func TestCheck(t *testing.T) {
 	quorate := plugin(t)
 	findings := func(args ...string) (map[string]check.Finding, int) {
@@ -97,16 +97,10 @@ func TestCheck(t *testing.T) {
 	assert.Contains(t, powerless["MetacontrollerRights"].Do, "the right to list clusterroles and clusterrolebindings")
 }
 
-// allowed lets a user do what docs/reference/check.md lists.
+// allowed lets a user do what manifests/samples/check-rights.yaml lists.
 func allowed(t *testing.T, user string) {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/reference/check.md")
-	require.NoError(t, err)
-	_, role, found := strings.Cut(string(text), "```yaml\n")
-	require.True(t, found)
-	role, _, _ = strings.Cut(role, "```")
-	_, err = kubectl(role, "apply", "-f", "-")
-	require.NoError(t, err)
+	kube(t, "apply", "-f", "../../../manifests/samples/check-rights.yaml")
 	kube(t, "delete", "clusterrolebinding", "e2e-check", "--ignore-not-found") // of a run that was cut off
 	kube(t, "create", "clusterrolebinding", "e2e-check", "--clusterrole=quorate-check", "--user="+user)
 	t.Cleanup(func() { kube(t, "delete", "clusterrole/quorate-check", "clusterrolebinding/e2e-check") })
