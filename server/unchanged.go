@@ -90,9 +90,7 @@ func (u *unchanged) keep(cluster types.UID, r *resting, now time.Time) {
 			}
 		}
 	}
-	n := r.bytes()
-	files := u.open + int64(r.again.Connections())
-	if u.held+n > u.room || u.namespaces[r.namespace]+n > u.room/2 || files > u.files {
+	if !u.fits(r) {
 		return
 	}
 	if u.clusters == nil {
@@ -100,9 +98,23 @@ func (u *unchanged) keep(cluster types.UID, r *resting, now time.Time) {
 		u.namespaces = map[string]int64{}
 	}
 	u.clusters[cluster] = r
-	u.held += n
-	u.open = files
-	u.namespaces[r.namespace] += n
+	u.held += r.bytes()
+	u.open += int64(r.again.Connections())
+	u.namespaces[r.namespace] += r.bytes()
+}
+
+// fits reports whether there is room. The lock is held.
+func (u *unchanged) fits(r *resting) bool {
+	n := r.bytes()
+	files := u.open + int64(r.again.Connections())
+	return u.held+n <= u.room && u.namespaces[r.namespace]+n <= u.room/2 && files <= u.files
+}
+
+// hasRoom reports whether there is room for a cluster, as far as is known before it is answered.
+func (u *unchanged) hasRoom(r *resting) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.fits(r)
 }
 
 // forget is for a cluster of which something has changed.
@@ -184,20 +196,23 @@ func (s *Server) keeps(ctx context.Context, r *wire.ClusterCall, etcd *guarded, 
 	if !is || !can || r.Finalizing {
 		return nil
 	}
-	rest := hooks.Rests(etcd.o, d)
-	if rest < r.Resync {
-		return nil
-	}
 	again := asks.Again(facts.Endpoints(etcd.o))
 	if again == nil {
 		return nil
 	}
+	kept := &resting{namespace: r.Cluster.Namespace, sum: sum, again: again, rule: d.Reason.Rule,
+		observed: observation.Observation{Etcd: etcd.o.Etcd, Health: etcd.o.Health}}
+	if !s.unchanged.hasRoom(kept) {
+		return nil
+	}
+	rest := hooks.Rests(etcd.o, d)
+	if rest < r.Resync {
+		return nil
+	}
 	return func(answer []byte) {
 		now := s.now()
-		s.unchanged.keep(r.Cluster.UID, &resting{
-			namespace: r.Cluster.Namespace, sum: sum, again: again, answer: answer, rule: d.Reason.Rule,
-			observed: observation.Observation{Etcd: etcd.o.Etcd, Health: etcd.o.Health},
-			until:    now.Add(rest/2 + rand.N(rest/2)), //nolint:gosec // nothing is secret in when
-		}, now)
+		kept.answer = answer
+		kept.until = now.Add(rest/2 + rand.N(rest/2)) //nolint:gosec // nothing is secret in when
+		s.unchanged.keep(r.Cluster.UID, kept, now)
 	}
 }
