@@ -206,7 +206,7 @@ func (s *Server) keeps(ctx context.Context, r *wire.ClusterCall, etcd *guarded, 
 		return nil
 	}
 	rest := hooks.Rests(etcd.o, d)
-	if rest < r.Resync {
+	if rest == 0 || rest < r.Resync { // a call need not say how often it comes
 		return nil
 	}
 	return func(answer []byte) {

@@ -200,6 +200,16 @@ func (m *members) edit(change func(h *observation.Health)) {
 	}
 }
 
+// TestACallThatSaysNoPeriod: what does not rest is not kept, however often it comes.
+func TestACallThatSaysNoPeriod(t *testing.T) {
+	s, _, request, decided := calm(t)
+	delete(at(request, "controller", "spec"), "resyncPeriodSeconds")
+	at(request, "parent", "spec")["replicas"] = 5
+	called(t, s, request)
+	called(t, s, request)
+	assert.Equal(t, 2, *decided)
+}
+
 // TestAMemberThatFailsIsAskedAsAlways: the call is decided, with what a new connection tells.
 func TestAMemberThatFailsIsAskedAsAlways(t *testing.T) {
 	s, m, request, decided := calm(t)
