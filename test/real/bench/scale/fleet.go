@@ -208,8 +208,8 @@ func recipeOf(data map[string][]byte, isAuthority bool, authority string) (decis
 	if err != nil {
 		return nil, err
 	}
-	begins := time.Now().Add(-time.Hour).Truncate(time.Second)
-	ends := begins.Add(c.NotAfter.Sub(c.NotBefore))
+	begins := c.NotBefore // the call is of that time, and it is not known to be later
+	ends := time.Now().Add(c.NotAfter.Sub(c.NotBefore)).Truncate(time.Second)
 	if isAuthority {
 		return decision.Authority{CommonName: c.Subject.CommonName, NotBefore: begins, NotAfter: ends}, nil
 	}
