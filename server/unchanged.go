@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"math/rand/v2"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -27,8 +26,9 @@ const (
 	// perConnection and perCluster are what is kept in memory, in bytes: of a connection with TLS, and of a cluster
 	// besides its answer.
 	perConnection, perCluster = 28 << 10, 16 << 10
-	// mostUnchanged is in bytes, where the process may use as much memory as there is.
-	mostUnchanged = 1 << 30
+	// roomForUnchanged is in bytes. Nothing is kept yet: between the ends of a rest decisions may differ, by what of the
+	// time is known then, and hooks.Rests does not see it (docs/decisions/0045-unchanged-calls.md).
+	roomForUnchanged = 0
 	// partOfFiles is which part of the files that may be open the connections may take.
 	partOfFiles = 2
 )
@@ -54,9 +54,6 @@ type resting struct {
 	rule      string
 	until     time.Time
 }
-
-// roomForUnchanged is a quarter of the memory that the process may use.
-func roomForUnchanged() int64 { return min(debug.SetMemoryLimit(-1)/4, mostUnchanged) } // a negative limit only asks
 
 func (r *resting) bytes() int64 {
 	return int64(len(r.answer)) + perCluster + int64(r.again.Connections())*perConnection
