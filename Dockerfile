@@ -8,6 +8,7 @@ COPY *.go ./
 COPY server server
 COPY etcdops etcdops
 COPY hooks hooks
+COPY internal internal
 COPY manifests manifests
 ARG VERSION=v0.1.0
 ARG COMMIT=unknown

@@ -271,6 +271,56 @@ func TestDockerfileAgrees(t *testing.T) {
 	}
 }
 
+// TestDockerfileCopiesWhatItBuilds: every file of this module that its programs are built of is in its first stage.
+func TestDockerfileCopiesWhatItBuilds(t *testing.T) {
+	text, err := os.ReadFile("../../../Dockerfile")
+	must(t, err)
+	stage, _, _ := strings.Cut(strings.ReplaceAll(string(text), "\\\n", " "), "\nFROM scratch\n")
+	build := regexp.MustCompile(`go build .* -tags (\S+) .* -o /out/ (.*)`).FindStringSubmatch(stage)
+	if build == nil {
+		t.Fatal("the Dockerfile's first stage has no `go build ... -tags ... -o /out/ PACKAGES`")
+	}
+	var copied []string
+	for _, m := range regexp.MustCompile(`(?m)^COPY (.+) (\S+)$`).FindAllStringSubmatch(stage, -1) {
+		for _, source := range strings.Fields(m[1]) {
+			if m[2] != "./" && m[2] != source {
+				t.Errorf("the Dockerfile copies %s to %s, where the module does not have it", source, m[2])
+			}
+			copied = append(copied, source)
+		}
+	}
+
+	files := `{{if .Module}}{{if .Module.Main}}{{range .GoFiles}}{{$.Dir}}/{{.}}
+{{end}}{{range .EmbedFiles}}{{$.Dir}}/{{.}}
+{{end}}{{end}}{{end}}`
+	args := []string{"list", "-C", "../../..", "-deps", "-tags", build[1], "-f", files}
+	list := exec.Command("go", append(args, strings.Fields(build[2])...)...)
+	list.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0")
+	out, err := list.Output()
+	must(t, err)
+	root, err := filepath.Abs("../../..")
+	must(t, err)
+	missing := map[string]bool{}
+	needed := strings.Fields(string(out))
+	for _, path := range needed {
+		file, err := filepath.Rel(root, path)
+		must(t, err)
+		has := slices.ContainsFunc(copied, func(source string) bool {
+			is, _ := filepath.Match(source, file)
+			return is || strings.HasPrefix(file, source+"/")
+		})
+		if !has {
+			missing[filepath.Dir(file)] = true
+		}
+	}
+	if len(needed) < 100 {
+		t.Errorf("only %d files are needed: %s", len(needed), out)
+	}
+	for _, folder := range slices.Sorted(maps.Keys(missing)) {
+		t.Errorf("the Dockerfile does not copy %s, of which it builds %s", folder, build[2])
+	}
+}
+
 // readDockerfile reads what its last stage says of the image, with these build arguments.
 func readDockerfile(t *testing.T, path string, args map[string]string) image {
 	t.Helper()
