@@ -4,7 +4,7 @@
 #   parts.sh play PART    plays one
 #   parts.sh due          names the one that was played longest ago; among those that were never played the commit chooses
 #   parts.sh all          plays every part, and writes docs/evidence/stories.md
-# A run adds a line to the file `played` in the lab's folder: part, commit, time, result, seconds.
+# A run adds a line to the file `played` in the lab's folder: part, commit, time, result (with the tests that failed), seconds.
 # Continuous integration plays core and the part that is due. test/real/parts_test.go asks that each story is in one part.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -24,7 +24,7 @@ what() {
     pages) echo TestDocuments TestSamples ;;
     versions) echo TestEveryMinorVersion TestJoinEveryMinorVersion TestJoinAStatefulSet TestAPIServer TestCoreDNS ;;
     big) echo TestAGibibyte ;;
-    nodes) echo TestNodesComeAndGo TestTwoOfThreeNodesAreLost ;;
+    nodes) echo TestNodesComeAndGo TestTwoOfThreeNodesAreLost TestTwoOfThreeNodesStayDead ;;
     chaos) echo TestChaos ;;
     upgrade) echo TestUpgradeOfQuorate ;;
     selfhosted-*) echo "TestSelfHosted, without $(skipped "$1" | sed "s/|/, /g")" ;;
@@ -147,16 +147,29 @@ last() {
   if [[ -e $played ]]; then awk -F '\t' -v part="$1" '$1 == part { line = $2 "\t" $3 "\t" $4 "\t" $5 } END { print line }' "$played"; fi
 }
 
+# failed FOLDER: the tests that failed; of those with others in them the inner ones.
+failed() {
+  find "$1" -name '*.json' -exec cat {} + | sed -n 's/.*"Action":"fail".*"Test":"\([^"]*\)".*/\1/p' | sort -ru |
+    awk 'index(last, $0 "/") != 1 { print last = $0 }' | sort | xargs
+}
+
 recorded() {
-  local began=$SECONDS result=ok
-  (play "$1") || result=FAIL
-  record "$1" $result $((SECONDS - began))
+  local began=$SECONDS result=ok results
+  results=$(mktemp -d)
+  (export RESULTS=$results; play "$1") || result="FAIL $(failed "$results")"
+  record "$1" "${result% }" $((SECONDS - began))
+  if [[ -n ${RESULTS:-} ]]; then find "$results" -name '*.json' -exec cp {} "$RESULTS" \; ; fi # of continuous integration
+  rm -rf "$results"
   [[ $result == ok ]]
 }
 
 # table: the parts as a page of Markdown, with their last runs.
 table() {
-  printf '%s\n' '# All stories' '' 'Written by `make all-stories`: the last run of each part on one machine.' '' '<!-- generated: begin stories -->' \
+  printf '%s\n' '# All stories' '' 'Written by `make all-stories`: the last run of each part on one machine, each at its own commit.' '' \
+    'FAIL: a test of the part failed in that run, and is named behind it (not in rows before 2026-11-30),' \
+    'or the lab did not start. It stays until the part is played again. [Flakes](../../test/flakes.md)' \
+    'has the causes that were mended, [weak points](README.md#known-weak-points) the open bugs of' \
+    'Quorate. A FAIL in neither is not explained yet.' '' '<!-- generated: begin stories -->' \
     '| Part | What is in it | Commit | When | Result | Seconds |' '| --- | --- | --- | --- | --- | --- |'
   for part in "${parts[@]}"; do
     IFS=$'\t' read -r of when result seconds <<< "$(last "$part")" || true

@@ -266,32 +266,87 @@ func TestNodesComeAndGo(t *testing.T) {
 // TestTwoOfThreeNodesAreLost: while they are away nothing is begun, and after spec.recovery.after the status says which
 // command there is. When they are back, so is everything. It needs a lab with five nodes.
 func TestTwoOfThreeNodesAreLost(t *testing.T) {
+	c := onNodesThatDie(t)
+	w, ids := c.writes(), c.ids()
+	comeBack := c.losesTheNodesOf(c.pods()[0].Name, c.pods()[1].Name)
+	comeBack()
+	c.converges(3)
+	assert.Equal(t, ids, c.ids())
+	w.losesNothing()
+}
+
+// TestTwoOfThreeNodesStayDead, with their volumes: docs/how-to/recover-quorum.md from its first step to its last.
+func TestTwoOfThreeNodesStayDead(t *testing.T) {
+	c := onNodesThatDie(t)
+	w, clusterID := c.writes(), c.object().Status.ClusterID
+	w.wrote(30)
+	survivor, others := c.follower()
+	sure := c.shares(survivor, w)
+	comeBack := c.losesTheNodesOf(others...)
+	t.Cleanup(comeBack)
+	w.ends()
+
+	c.savesWhatIsLeft(survivor)
+	c.kube(append([]string{"delete", "pod", "--force", "--grace-period=0"}, others...)...)
+	c.doing()("recover", name, "FromSurvivor")
+	c.decides("SwitchEpoch", "")
+	c.kube(append([]string{"annotate", "pvc", objects.AnnotationFailedMember + "=true"}, others...)...)
+
+	c.survived(1, w, sure)
+	assert.NotEqual(t, clusterID, c.object().Status.ClusterID)
+	c.writesWith(c.client(), "after").losesNothing()
+}
+
+// onNodesThatDie is a cluster of three on three of four nodes, whose pods are soon given up with their node.
+func onNodesThatDie(t *testing.T) *cluster {
+	t.Helper()
 	t.Cleanup(func() { kube(t, "uncordon", "node1") })
 	kube(t, "cordon", "node1")
 	c := newCluster(t, three+"  storage: {size: 1Gi}\n  recovery: {after: 1m}\n  tolerations:\n"+
 		"  - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 5}\n")
 	c.converges(3)
-	w, ids := c.writes(), c.ids()
+	return c
+}
+
+// losesTheNodesOf two members at once, and waits until the status says what can be done. Nothing has begun by then.
+func (c *cluster) losesTheNodesOf(members ...string) (comeBack func()) {
+	c.t.Helper()
 	var lost []string
-	for _, pod := range c.pods()[:2] {
-		lost = append(lost, c.nodeOf(pod.Name))
+	for _, member := range members {
+		lost = append(lost, c.nodeOf(member))
 	}
 	for _, node := range lost {
-		inLab(t, "poweroff", node)
+		inLab(c.t, "poweroff", node)
 	}
-	eventually(t, "the status names the command", func() string {
+	eventually(c.t, "the status names the command", func() string {
 		ready := meta.FindStatusCondition(c.object().Status.Conditions, v1beta1.Ready)
 		says := strings.Contains(ready.Message, "the nodes of") && strings.Contains(ready.Message, "kubectl quorate recover")
 		return while(!says, ready.Message)
 	})
-	assert.Equal(t, "Blind", c.object().Status.Rule)
-	assert.EqualValues(t, 1, c.object().Status.Epoch, "nothing has begun by itself")
-	for _, node := range lost {
-		inLab(t, "poweron", node)
+	assert.Equal(c.t, "Blind", c.object().Status.Rule)
+	assert.EqualValues(c.t, 1, c.object().Status.Epoch, "nothing has begun by itself")
+	return func() {
+		for _, node := range lost {
+			inLab(c.t, "poweron", node)
+		}
 	}
-	c.converges(3)
-	assert.Equal(t, ids, c.ids())
-	w.losesNothing()
+}
+
+// savesWhatIsLeft: a member that runs without a quorum gives a snapshot, by the lines of the page.
+func (c *cluster) savesWhatIsLeft(survivor string) {
+	c.t.Helper()
+	const script = `set -euo pipefail
+kubectl port-forward -n $0 pod/$1 :2379 > forwarded &
+trap "kill $!" EXIT
+eval "$(kubectl quorate env -n $0)"
+until grep -q 'Forwarding from 127' forwarded; do kill -0 $!; sleep 0.1; done
+port=$(sed -n 's/^Forwarding from 127.0.0.1:\([0-9]*\) .*/\1/p' forwarded)
+ETCDCTL_ENDPOINTS=https://127.0.0.1:$port etcdctl snapshot save rescue.db`
+	types := typing(c.t)
+	eventually(c.t, "a snapshot of "+survivor+" is saved", func() string {
+		out, errs, code := types("bash", "-c", script, c.ns, survivor)
+		return while(code != 0 || !strings.Contains(out, "Snapshot saved at rescue.db"), out+errs)
+	})
 }
 
 // replaces nodes by new ones of the same names, with nothing in memory.
