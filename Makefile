@@ -59,7 +59,7 @@ MAIN_quorate-snapshot := ./etcdops/quorate-snapshot
 MAIN_quorate-trim := ./etcdops/quorate-trim
 
 .PHONY: image
-image: build bin/lab # bin/quorate.tar, an OCI image, without Docker
+image: build bin/lab ## bin/quorate.tar, an OCI image, without Docker
 	bin/lab image -o $(CURDIR)/bin/quorate.tar -ref $(IMAGE) $(OF_IMAGE) $(foreach program,$(PROGRAMS),$(CURDIR)/bin/$(program)=/$(program))
 
 # What the scripts of a release are told.

@@ -5,11 +5,13 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -77,9 +79,20 @@ func TestGeneratedTables(t *testing.T) {
 		t.Error(said.String())
 	}
 	keep(t, "docs/how-to/size.md", "generated: begin manifest", "generated: end", "```yaml\n"+manifest.String()+"```\n")
+	ends := regexp.MustCompile(`\n(\d+) ok, (\d+) warning, 0 failed, 0 unknown;`)
+	if m := ends.FindStringSubmatch(read(t, "docs/reference/check.md")); m == nil {
+		t.Error("docs/reference/check.md shows no end of `quorate check`")
+	} else if ok, warned := number(m[1]), number(m[2]); ok+warned != len(check.Checks) {
+		t.Errorf("docs/reference/check.md shows %d ok and %d warnings of %d checks", ok, warned, len(check.Checks))
+	}
 	for name, want := range map[string]string{"modes": modes, "rules": names, "checks": checks} {
 		keep(t, "docs/reference/lists.md", "generated: begin "+name, "generated: end", want)
 	}
+}
+
+func number(text string) int {
+	n, _ := strconv.Atoi(text)
+	return n
 }
 
 // TestAlertsTable: what is at the head of docs/alerts.md is what the rule files say of each alert.
@@ -204,14 +217,7 @@ func TestSafetyTable(t *testing.T) {
 	walk(t, "test/simulated/scenario/testdata", ".txt", func(path, _ string) {
 		known[strings.TrimSuffix(filepath.Base(path), ".txt")] = true
 	})
-	// a story that shares its cluster with others is told by the test before it
-	declared, test := regexp.MustCompile(`(?m)^func (Test\w+)\(|^\tc\.tell\("(\w+)"`), ""
-	walk(t, "", "_test.go", func(_, text string) {
-		for _, m := range declared.FindAllStringSubmatch(text, -1) {
-			test = cmp.Or(m[1], test)
-			known[strings.TrimSuffix(test+"/"+m[2], "/")] = true
-		}
-	})
+	maps.Copy(known, tests(t))
 	rules := safetyRules(t)
 	if len(rules) != len(shown) {
 		t.Fatalf("hooks/doc.go has %d safety rules, and %d are shown", len(rules), len(shown))
@@ -328,7 +334,44 @@ func TestPathsThatOthersName(t *testing.T) {
 	}
 }
 
-// TestMakeTargets: every make command in the documents is one of the Makefile.
+// tests are the names of all tests, fuzz tests and benchmarks, and of stories that share a cluster as TestMembers/Pause.
+func tests(t *testing.T) map[string]bool {
+	t.Helper()
+	known := map[string]bool{}
+	// such a story is told by the test before it
+	declared, test := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(|\.tell\("(\w+)"`), ""
+	walk(t, "", "_test.go", func(_, text string) {
+		for _, m := range declared.FindAllStringSubmatch(text, -1) {
+			test = cmp.Or(m[1], test)
+			known[strings.TrimSuffix(test+"/"+m[2], "/")] = true
+		}
+	})
+	return known
+}
+
+// TestNamesOfTests: a test that a document names exists. Of a story that shares a cluster the beginning is enough, as
+// RUN takes it.
+func TestNamesOfTests(t *testing.T) {
+	known, named, found := tests(t), regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w*(?:/[A-Z]\w*)?`), 0
+	for name := range maps.Clone(known) {
+		for i := strings.Index(name, "/") + 1; i > 0 && i < len(name); i++ {
+			known[name[:i+1]] = true
+		}
+	}
+	walk(t, "", ".md", func(path, text string) {
+		for _, name := range named.FindAllString(text, -1) {
+			found++
+			if !known[name] {
+				t.Errorf("%s: there is no %s", path, name)
+			}
+		}
+	})
+	if found < 100 {
+		t.Errorf("only %d tests are named", found)
+	}
+}
+
+// TestMakeTargets: every make command in the documents is one of the Makefile, and a PART one of parts.sh.
 func TestMakeTargets(t *testing.T) {
 	targets := map[string]bool{}
 	for _, file := range []string{"Makefile", "test/simulated/simulated.mk", "test/real/real.mk", "test/real/bench/bench.mk"} {
@@ -336,7 +379,9 @@ func TestMakeTargets(t *testing.T) {
 			targets[m[1]] = true
 		}
 	}
-	command := regexp.MustCompile("(?m)(?:`|^)make (?:[A-Z]+=\\S+ )?([a-z][a-z0-9-]*)")
+	_, parts, _ := strings.Cut(read(t, "test/real/parts.sh"), "\nparts=(")
+	parts, _, _ = strings.Cut(parts, ")")
+	command := regexp.MustCompile("(?m)(?:`|&& |^)make\\s+(?:[A-Z]+=\\S+\\s+)?([a-z][a-z0-9-]*)(?:\\s+PART=([a-z0-9-]+))?")
 	walk(t, "", ".md", func(path, text string) {
 		shown := strings.Join(code.FindAllString(fenced.ReplaceAllString(text, ""), -1), " ")
 		for _, block := range fenced.FindAllStringSubmatch(text, -1) {
@@ -345,6 +390,9 @@ func TestMakeTargets(t *testing.T) {
 		for _, m := range command.FindAllStringSubmatch(shown, -1) {
 			if !targets[m[1]] {
 				t.Errorf("%s: `make %s` is not a target of the Makefile", path, m[1])
+			}
+			if m[2] != "" && !slices.Contains(strings.Fields(parts), m[2]) {
+				t.Errorf("%s: %s is not a part of test/real/parts.sh", path, m[2])
 			}
 		}
 	})
