@@ -34,7 +34,7 @@ func TestReadClock(t *testing.T) {
 		"nothing is known of the API server's": {nil, facts.Clock{Now: now, Sure: true}},
 		"it wrote just now": {[]fact{written(now.Add(-time.Minute))},
 			facts.Clock{Now: now, Sure: true, Until: now.Add(4 * time.Minute)}},
-		"it wrote long ago":                    {[]fact{written(now.Add(-long))}, facts.Clock{Now: now.Add(-long)}},
+		"it wrote long ago": {[]fact{written(now.Add(-long))}, facts.Clock{Now: now.Add(-long)}},
 		"it wrote long ago, and was asked even longer ago": {
 			[]fact{written(now.Add(-time.Hour)), toldClock(now.Add(-2 * time.Hour))}, facts.Clock{Now: now.Add(-time.Hour)}},
 		"it was asked, and our clock is ahead": {[]fact{written(now.Add(-long)), toldClock(now.Add(-time.Minute))},
