@@ -32,14 +32,16 @@ func TestReadClock(t *testing.T) {
 		is    facts.Clock
 	}{
 		"nothing is known of the API server's": {nil, facts.Clock{Now: now, Sure: true}},
-		"it wrote just now":                    {[]fact{written(now.Add(-time.Minute))}, facts.Clock{Now: now, Sure: true}},
-		"it wrote long ago":                    {[]fact{written(now.Add(-long))}, facts.Clock{Now: now.Add(-long)}},
+		"it wrote just now": {[]fact{written(now.Add(-time.Minute))},
+			facts.Clock{Now: now, Sure: true, Until: now.Add(4 * time.Minute)}},
+		"it wrote long ago": {[]fact{written(now.Add(-long))}, facts.Clock{Now: now.Add(-long)}},
 		"it wrote long ago, and was asked even longer ago": {
 			[]fact{written(now.Add(-time.Hour)), toldClock(now.Add(-2 * time.Hour))}, facts.Clock{Now: now.Add(-time.Hour)}},
 		"it was asked, and our clock is ahead": {[]fact{written(now.Add(-long)), toldClock(now.Add(-time.Minute))},
-			facts.Clock{Now: now.Add(-long).Add(time.Minute), Sure: true, Ahead: long - time.Minute}},
+			facts.Clock{Now: now.Add(-long).Add(time.Minute), Sure: true, Until: now.Add(4 * time.Minute),
+				Ahead: long - time.Minute}},
 		"it was asked, and our clock is behind": {[]fact{written(now.Add(long)), toldClock(now)},
-			facts.Clock{Now: now.Add(long), Sure: true, Ahead: -long}},
+			facts.Clock{Now: now.Add(long), Sure: true, Until: now.Add(5 * time.Minute), Ahead: -long}},
 		"our clock was put back": {[]fact{written(now.Add(long))}, facts.Clock{Now: now.Add(long), Ahead: -long}},
 		"our clock goes on, and it was ahead when it asked": {
 			[]fact{written(now.Add(-long)), toldClock(now.Add(-time.Hour))},

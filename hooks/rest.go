@@ -30,10 +30,7 @@ func Rests(o observation.Observation, d decision.Decision) time.Duration {
 	if !atRest || o.Etcd == nil || !equality.Semantic.DeepEqual(d.Status, o.Cluster.Status) {
 		return 0
 	}
-	rest := LongestRest
-	if d.ResyncAfter > 0 {
-		rest = min(rest, d.ResyncAfter)
-	}
+	rest := beforeTurns(o, d)
 	for _, health := range []map[string]observation.Health{furthest(o.Health, false), furthest(o.Health, true)} {
 		end := o
 		end.Now = o.Now.Add(rest)
@@ -45,6 +42,19 @@ func Rests(o observation.Observation, d decision.Decision) time.Duration {
 	return rest
 }
 
+// beforeTurns is for how long time only runs on: until then it is known in the same way, and nothing that comes back
+// again and again has come and gone.
+func beforeTurns(o observation.Observation, d decision.Decision) time.Duration {
+	rest := min(LongestRest, facts.UntilAuthLook(o))
+	if d.ResyncAfter > 0 {
+		rest = min(rest, d.ResyncAfter)
+	}
+	if known := facts.ReadClock(o); known.Sure && !known.Until.IsZero() {
+		rest = min(rest, known.Until.Sub(o.Now))
+	}
+	return rest
+}
+
 func sameAnswer(a, b decision.Decision) bool {
 	return same(a.Step, b.Step) && same(a.Children, b.Children) && same(a.Status, b.Status)
 }
@@ -52,12 +62,17 @@ func sameAnswer(a, b decision.Decision) bool {
 // Alike reports whether a decision at rest is the same for both: everything is equal but numbers that grow while
 // clients write, and these nearly.
 func Alike(a, b observation.Observation) bool {
-	return same(a.Etcd, b.Etcd) && same(coarse(a.Health), coarse(b.Health))
+	steps := firstIndex(a.Health)/indexStep == firstIndex(b.Health)/indexStep
+	return steps && same(a.Etcd, b.Etcd) && same(coarse(a.Health), coarse(b.Health))
 }
 
-// fewEntries is by how many entries one member may be behind another one while they count as equal: fewer than those
-// by which a member counts as lagging.
-const fewEntries = facts.MostBehind / 4
+const (
+	// fewEntries is by how many entries one member may be behind another one while they count as equal: fewer than
+	// those by which a member counts as lagging.
+	fewEntries = facts.MostBehind / 4
+	// indexStep is in entries: a step further the log counts as another one.
+	indexStep = 1 << 20
+)
 
 // coarse is a health with sizes as the status shows them, revisions as the record notes them, and instead of the index
 // how far the member is behind the first.
@@ -75,17 +90,20 @@ func coarse(all map[string]observation.Health) map[string]observation.Health {
 }
 
 // furthest has the numbers that are furthest from these and alike: the databases as large as they may be, and either
-// full or with as much free as may be, and the members as far apart.
+// full or with as much free as may be, the log as long, and the members as far apart.
 func furthest(all map[string]observation.Health, free bool) map[string]observation.Health {
 	first := firstIndex(all)
+	grows := indexStep - 1 - first%indexStep
 	told := maps.Clone(all)
 	for name, h := range told {
+		behind := first - h.RaftIndex
+		h.RaftIndex += grows
 		h.Revision = facts.Noted(h.Revision) - 1
 		h.DBSize = answer.Rounded(h.DBSize)
 		full := answer.Rounded(h.DBSizeInUse)
 		if free {
-			h.DBSizeInUse -= min(h.DBSizeInUse, full-h.DBSizeInUse)
-			h.RaftIndex -= min(h.RaftIndex, fewEntries-1-(first-h.RaftIndex)%fewEntries)
+			h.DBSizeInUse = max(0, full-answer.SizeStep(h.DBSizeInUse)+1)
+			h.RaftIndex -= min(h.RaftIndex, fewEntries-1-behind%fewEntries)
 		} else {
 			h.DBSizeInUse = full
 		}

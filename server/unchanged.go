@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 	"crypto/sha256"
+	"math"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -26,9 +28,8 @@ const (
 	// perConnection and perCluster are what is kept in memory, in bytes: of a connection with TLS, and of a cluster
 	// besides its answer.
 	perConnection, perCluster = 28 << 10, 16 << 10
-	// roomForUnchanged is in bytes. Nothing is kept yet: between the ends of a rest decisions may differ, by what of the
-	// time is known then, and hooks.Rests does not see it (docs/decisions/0045-unchanged-calls.md).
-	roomForUnchanged = 0
+	// unlimitedRoom is in bytes, where the process may use as much memory as there is.
+	unlimitedRoom = 1 << 30
 	// partOfFiles is which part of the files that may be open the connections may take.
 	partOfFiles = 2
 )
@@ -53,6 +54,15 @@ type resting struct {
 	answer    []byte
 	rule      string
 	until     time.Time
+}
+
+// roomForUnchanged is a quarter of the memory that the process may use.
+func roomForUnchanged() int64 {
+	limit := debug.SetMemoryLimit(-1) // which only asks
+	if limit == math.MaxInt64 {
+		return unlimitedRoom
+	}
+	return limit / 4
 }
 
 func (r *resting) bytes() int64 {

@@ -181,9 +181,12 @@ func Rounded(n int64) int64 {
 	if n <= 0 {
 		return 0
 	}
-	step := int64(1) << max(20, bits.Len64(uint64(n))-4)
+	step := SizeStep(n)
 	return (n + step - 1) / step * step
 }
+
+// SizeStep is by how much a size in bytes may grow until [Rounded] shows another.
+func SizeStep(n int64) int64 { return 1 << max(20, bits.Len64(uint64(n))-4) }
 
 // rounded is nil for nothing.
 func rounded(n int64) *resource.Quantity {

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
@@ -16,17 +19,27 @@ import (
 // When users and roles are looked at. What etcd has can only be read through its log, so that it is not read at rest:
 // only when something else is wanted than was applied last, and every ten minutes to find what others have changed.
 const (
-	AuthLook = 10 * 60 // seconds
-	AuthGate = 35      // seconds: longer than the controller's resync period, so that one call falls into it
+	authLook = 10 * time.Minute
+	// authGate is for how long a look is due: longer than the resync period, so that one call falls into it.
+	authGate = 35 * time.Second
 )
 
-// Offset spreads the slow look of many clusters over time.
-func (f *Facts) Offset() int64 {
-	n := int64(0)
-	for _, c := range string(f.Cluster.UID) {
-		n = (n*31 + int64(c)) % AuthLook
+// sinceAuthLook is how long ago the last look at users and roles was due. Those of many clusters are spread over time.
+func sinceAuthLook(cluster types.UID, now time.Time) time.Duration {
+	offset := int64(0)
+	period := int64(authLook / time.Second)
+	for _, c := range string(cluster) {
+		offset = (offset*31 + int64(c)) % period
 	}
-	return n
+	return time.Duration((now.Unix()+offset)%period) * time.Second
+}
+
+// AuthLookDue reports whether it is time to see what others have changed of users and roles.
+func (f *Facts) AuthLookDue() bool { return sinceAuthLook(f.Cluster.UID, f.Clock) < authGate }
+
+// UntilAuthLook is when a look at users and roles is next due.
+func UntilAuthLook(o observation.Observation) time.Duration {
+	return authLook - sinceAuthLook(o.Cluster.UID, o.Now)
 }
 
 // Tried reports whether this very call has tried to apply the users and roles, authorized whether it succeeded.

@@ -34,6 +34,8 @@ type Clock struct {
 	// and no more time than that has passed for sure.
 	Now  time.Time
 	Sure bool
+	// Until is the last moment, by our own clock, at which it is known so without asking; zero for always.
+	Until time.Time
 	// Ahead is by how much our own clock is; negative when it is behind. 0 while it is right.
 	Ahead time.Duration
 }
@@ -49,10 +51,10 @@ func ReadClock(o observation.Observation) Clock {
 	case told.IsZero():
 		return Clock{Now: ours, Sure: true}
 	case !ours.Before(latest.Add(-clockBehind)) && !ours.After(latest.Add(clockTrusted)):
-		return Clock{Now: ours, Sure: true}
+		return Clock{Now: ours, Sure: true, Until: latest.Add(clockTrusted)}
 	case !asked.IsZero() && since >= 0 && since <= clockTrusted:
 		now := told.Add(since)
-		return Clock{Now: now, Sure: true, Ahead: ours.Sub(now)}
+		return Clock{Now: now, Sure: true, Until: asked.Add(clockTrusted), Ahead: ours.Sub(now)}
 	}
 	return Clock{Now: latest, Ahead: wrongBefore(ours, latest, asked.Time)}
 }

@@ -25,8 +25,7 @@ func authorize(f *facts.Facts) *decision.Plan {
 		}
 	case !want.Enabled && len(f.Anonymous()) > 0:
 		return nil // the members ask for certificates first; the condition says it
-	case applied == want.Hash() && (!want.Enabled || !f.AuthOff()) &&
-		(f.Clock.Unix()+f.Offset())%facts.AuthLook >= facts.AuthGate:
+	case applied == want.Hash() && (!want.Enabled || !f.AuthOff()) && !f.AuthLookDue():
 		return nil
 	}
 	return change(f, decision.Authorize{Want: want}, "applying users and roles")

@@ -38,7 +38,7 @@ what() {
 }
 # Stories that have a target of their own: they measure, or want checkouts of other projects.
 # shellcheck disable=SC2034 # read by test/real/parts_test.go
-elsewhere="TestFleet TestKamaji TestKarmada TestMembersBesideOthers TestPatroni TestRollBesideByHand TestTimeToAvailable"
+elsewhere="TestFleet TestKamaji TestKarmada TestMembersBesideOthers TestPatroni TestRollBesideByHand"
 parts=(core data moves changes pages versions big nodes chaos upgrade selfhosted-1 selfhosted-2 selfhosted-3 ipv6 install releases model walks fuzz)
 
 tags=$(sed -n 's/^TAGS := //p' Makefile)

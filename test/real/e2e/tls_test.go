@@ -265,10 +265,11 @@ func TestComesBackWithoutTheOperatorsCertificate(t *testing.T) {
 	c.says("CertificatesLacking",
 		"Secret mine-operator: it does not exist, or does not have the label "+objects.LabelCluster)
 	for _, pod := range c.pods() {
-		c.returns(pod.Name)
+		c.deletes("pods", pod.Name)
+		c.another(pod)
 		eventually(t, "clients are led to "+pod.Name, func() string {
 			now, found := get[corev1.Pod](t, c.ns, "pods", pod.Name)
-			return while(!found || now.Labels[objects.LabelRole] != "voter",
+			return while(!found || !ready(now) || now.Labels[objects.LabelRole] != "voter",
 				"its role is "+now.Labels[objects.LabelRole])
 		})
 	}

@@ -40,7 +40,9 @@ func TestStories(t *testing.T) {
 			case "schedules":
 				breaches = run(t, path, newScheduleStory(w), scheduleVerbs)
 			default:
-				breaches = run(t, path, newStory(w), verbs)
+				s := newStory(w)
+				breaches = run(t, path, s, verbs)
+				told.rested(s.w.Oracle.Rests)
 			}
 			if breaches != "" {
 				t.Errorf("%s: VIOLATION\n%s", path, breaches)

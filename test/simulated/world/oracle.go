@@ -25,8 +25,8 @@ import (
 // Oracle remembers what a rule of safety needs to be judged by over time, and every breach of one (docs: rules S1 to
 // S21).
 type Oracle struct {
-	// rests is how many answers could have been given again.
-	rests int
+	// Rests is how many answers could have been given again.
+	Rests int
 	// Broken are the breaches, in the order in which they happened.
 	Broken []string
 	// cluster is the ID of the only cluster of this epoch (S8); 0 before there is one.
@@ -107,34 +107,47 @@ func (w *World) judge(o observation.Observation, c *Call, seen []sight) {
 	}
 }
 
-// judgeRest decides again while an answer may be given again, at moments and with numbers that lie between those for
+// judgeRest decides again while an answer may be given again: at moments and with numbers that lie between those for
 // which that was found out.
 func (w *World) judgeRest(o observation.Observation, d decision.Decision) {
 	rest := hooks.Rests(o, d)
 	if rest == 0 {
 		return
 	}
-	n := time.Duration(w.Oracle.rests % 4)
-	w.Oracle.rests++
-	later := rest * (2*n + 1) / 8
+	w.Oracle.Rests++
+	n := w.Oracle.Rests % 4
 	again := o
-	again.Now = o.Now.Add(later)
-	again.Health = map[string]observation.Health{}
-	for name, h := range o.Health {
-		h.RaftIndex += uint64(later / time.Millisecond)
-		h.Revision += int64(later / time.Millisecond)
-		h.DBSize += int64(n) << 18
-		h.DBSizeInUse += int64(n) << 18
-		again.Health[name] = h
-	}
-	if !hooks.Alike(o, again) {
+	again.Now = o.Now.Add(rest * time.Duration(2*n+1) / 8)
+	for entries := 1 << 24; entries > 0; entries /= 2 { // as many as still count as alike
+		again.Health = grown(o.Health, entries, n%2 == 0)
+		if hooks.Alike(o, again) {
+			break
+		}
 		again.Health = o.Health
 	}
 	other := hooks.Decide(again)
 	if other.Step != nil || !reflect.DeepEqual(d.Children, other.Children) || !reflect.DeepEqual(d.Status, other.Status) {
-		w.violate("S16", "the answer is given again for %s, and after %s it would be another: %s", rest, later,
-			other.Reason)
+		w.violate("S16", "the answer is given again for %s, and after %s it would be another: %s", rest,
+			again.Now.Sub(o.Now), other.Reason)
 	}
+}
+
+// grown are healths after so many writes of 128 bytes, to keys that there are or to new ones. Every other member is
+// behind by some of them.
+func grown(all map[string]observation.Health, entries int, newKeys bool) map[string]observation.Health {
+	told := map[string]observation.Health{}
+	for i, name := range slices.Sorted(maps.Keys(all)) {
+		h := all[name]
+		behind := i % 2 * min(entries, 1000)
+		h.RaftIndex += uint64(entries - behind)
+		h.Revision += int64(entries - behind)
+		h.DBSize += int64(entries) << 7
+		if newKeys {
+			h.DBSizeInUse += int64(entries) << 7
+		}
+		told[name] = h
+	}
+	return told
 }
 
 // seeMembers looks at a cluster's agreed membership, whenever it changes.
