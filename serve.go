@@ -185,7 +185,26 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	}
 	o.Log.Info("quorate", "version", build.Version, "commit", build.Commit, "image", o.Settings.Image, "verify",
 		o.Verify)
-	return listenAndServe(ctx, server.New(o), v.listen, v.pages)
+	o.Version = build.String()
+	s := server.New(o)
+	if err := keepRecords(ctx, s, v.listen); err != nil {
+		o.Log.Warn("no one can ask for records", "error", err)
+	}
+	return listenAndServe(ctx, s, v.listen, v.pages)
+}
+
+// keepRecords tells records to those who ask in this pod.
+func keepRecords(ctx context.Context, s *server.Server, hooksAt string) error {
+	at, err := server.RecordsSocket(hooksAt)
+	if err != nil {
+		return err
+	}
+	socket, err := net.Listen("unix", at)
+	if err != nil {
+		return err
+	}
+	go s.ServeRecords(ctx, socket)
+	return nil
 }
 
 // listenAndServe serves hooks and pages at their addresses.

@@ -61,7 +61,7 @@ func (s *Server) syncCluster(
 	ctx context.Context, r *wire.ClusterCall, o observation.Observation, began time.Time,
 ) (*decided, error) {
 	o.Recent = s.logged.remembers(r.Cluster.UID)
-	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier()}
+	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier(), record: s.record}
 	d, outcome := s.syncFn(ctx, o, etcd)
 	if putOff(ctx) != nil && !etcd.began {
 		return nil, ctx.Err()
@@ -80,7 +80,11 @@ func (s *Server) syncCluster(
 	}
 	return &decided{
 		encode: func() ([]byte, error) { return r.Answer(d, finalized) },
-		keep:   s.keeps(ctx, r, etcd, d),
+		record: func(body []byte) {
+			etcd.o.Taken = outcome
+			s.recorded(s.records.answered(etcd.o, d, body))
+		},
+		keep: s.keeps(ctx, r, etcd, d),
 		tell: func() {
 			s.metrics.Decided(d.Reason.Rule)
 			s.metrics.Cluster(r.Cluster, d.Reason.Rule, &d.Status, d.Children)
@@ -91,6 +95,17 @@ func (s *Server) syncCluster(
 			s.logged.note(r.Cluster.UID, d.Status.History)
 		},
 	}, nil
+}
+
+// record records a decision for a step, before that is begun.
+func (s *Server) record(o observation.Observation, d decision.Decision) {
+	s.recorded(s.records.record(o, d))
+}
+
+func (s *Server) recorded(err error) {
+	if err != nil {
+		s.log.Warn("a decision was not recorded", "error", err)
+	}
 }
 
 // finalizeCluster decides about a cluster that is being deleted. It does not talk to etcd (S17).

@@ -64,8 +64,9 @@ type guarded struct {
 	o      observation.Observation // with what etcd said last
 	decide func(observation.Observation) decision.Decision
 	verify func(observation.Observation, decision.Decision) error // nil: off
-	broken error                                                  // what verify said to the decision for a step
-	began  bool                                                   // whether a step was
+	record func(observation.Observation, decision.Decision)
+	broken error // what verify said to the decision for a step
+	began  bool  // whether a step was
 }
 
 // Observe implements hooks.Etcd.
@@ -82,12 +83,14 @@ func (g *guarded) Do(ctx context.Context, step decision.Step, on *observation.Me
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("not begun: %w", err)
 	}
+	d := g.decide(g.o)
 	if g.verify != nil {
-		if err := g.verify(g.o, g.decide(g.o)); err != nil {
+		if err := g.verify(g.o, d); err != nil {
 			g.broken = err
 			return fmt.Errorf("not begun: %w", err)
 		}
 	}
+	g.record(g.o, d)
 	if deadline, ok := ctx.Deadline(); ok {
 		alone, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 		defer cancel()

@@ -41,6 +41,8 @@ type decided struct {
 	encode func() ([]byte, error)
 	gone   bool   // nothing more will be asked about the parent
 	tell   func() // nil for nothing
+	// record records the decision; nil for none.
+	record func(body []byte)
 	// keep keeps the answer for calls that are the same; nil for none.
 	keep func(body []byte)
 }
@@ -116,12 +118,16 @@ func (s *Server) finish(c *call, d *decided) ([]byte, error) {
 	if d.tell != nil {
 		d.tell()
 	}
+	if d.record != nil {
+		d.record(body)
+	}
 	if d.keep != nil {
 		d.keep(body)
 	}
 	if d.gone {
 		s.logged.forget(c.parent.GetUID())
 		s.unchanged.forget(c.parent.GetUID())
+		s.records.forget(c.parent.GetUID())
 		s.metrics.Forget(c.parent.GetUID())
 	}
 	return body, nil

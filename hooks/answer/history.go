@@ -21,7 +21,7 @@ const historyLength = 20
 func history(f *facts.Facts, because decision.Reason, status *v1beta1.EtcdClusterStatus) []v1beta1.HistoryEntry {
 	list := slices.Clone(f.Cluster.Status.History)
 	for _, e := range f.Recent {
-		if !slices.Contains(list, e) {
+		if !contains(list, e) {
 			list = append(list, e)
 		}
 	}
@@ -56,12 +56,22 @@ func history(f *facts.Facts, because decision.Reason, status *v1beta1.EtcdCluste
 
 // madeAgain reports whether an entry's call to etcd is in the list: the same one, or one that etcd refused last.
 func madeAgain(list []v1beta1.HistoryEntry, entry v1beta1.HistoryEntry) bool {
-	if slices.Contains(list, entry) {
+	if contains(list, entry) {
 		return true
 	}
 	if len(list) == 0 || entry.Message == "" {
 		return false
 	}
-	entry.Time = list[len(list)-1].Time
-	return entry == list[len(list)-1]
+	last := list[len(list)-1]
+	last.Time = entry.Time
+	return entry == last
+}
+
+// contains compares moments, in whatever time zone they were read.
+func contains(list []v1beta1.HistoryEntry, entry v1beta1.HistoryEntry) bool {
+	return slices.ContainsFunc(list, func(e v1beta1.HistoryEntry) bool {
+		at := e.Time
+		e.Time = entry.Time
+		return at.Equal(&entry.Time) && e == entry
+	})
 }

@@ -46,6 +46,13 @@ var commands = []command{
 		do:    (*invocation).explain,
 	},
 	{
+		name: "history", args: "[NAME] [--at=TIME]", example: "history orders --at=2026-03-04T05:06:07Z",
+		does:  "what was decided, when and why, and what the status was at any moment",
+		takes: []words{clusterName},
+		flags: (*invocation).historyFlags,
+		do:    (*invocation).history,
+	},
+	{
 		name: "snapshot", args: "[NAME]", example: "snapshot orders --wait",
 		does:  "take a snapshot now, as an EtcdSnapshotSchedule of the cluster does",
 		takes: []words{clusterName},

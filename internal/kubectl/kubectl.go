@@ -137,7 +137,8 @@ type invocation struct {
 	word      string   // what the command takes after NAME, such as a member
 
 	quorate, metacontroller string // their namespaces
-	wait, dryRun, yes       bool
+	wait, dryRun, yes, raw  bool
+	at                      time.Time
 	client                  bool
 	everywhere              bool // in all namespaces
 	timeout, duration       time.Duration

@@ -285,7 +285,9 @@ func secretByHand(c *cluster) string {
 		made[name] = data
 	}
 	makes("ca", decision.Authority{CommonName: "by hand", NotBefore: begins, NotAfter: ends})
-	makes("leaf", decision.Leaf{Signer: "ca", Names: []string{"*.demo-peers." + c.ns + ".svc", "demo." + c.ns + ".svc"},
+	names := []string{"*.demo-peers." + c.ns + ".svc", "demo." + c.ns + ".svc",
+		"*.demo-peers." + c.ns + ".svc.lab.internal"} // etcd looks up the name of a peer's address
+	makes("leaf", decision.Leaf{Signer: "ca", Names: names,
 		Server: true, Client: true, NotBefore: begins, NotAfter: ends})
 	secret := corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{Name: "demo-client-tls"}, Data: made["leaf"]}

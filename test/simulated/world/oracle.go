@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate-dev/quorate/hooks/recording"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,6 +29,8 @@ import (
 type Oracle struct {
 	// Rests is how many answers could have been given again.
 	Rests int
+	// decisions is how many there were.
+	decisions int
 	// Broken are the breaches, in the order in which they happened.
 	Broken []string
 	// cluster is the ID of the only cluster of this epoch (S8); 0 before there is one.
@@ -104,6 +108,7 @@ func (w *World) judge(o observation.Observation, c *Call, seen []sight) {
 			w.violate("S15", "two decisions on the same observation differ")
 		}
 		w.judgeRest(o, d)
+		w.judgeRecord(o, d)
 	}
 }
 
@@ -129,6 +134,31 @@ func (w *World) judgeRest(o observation.Observation, d decision.Decision) {
 	if other.Step != nil || !reflect.DeepEqual(d.Children, other.Children) || !reflect.DeepEqual(d.Status, other.Status) {
 		w.violate("S16", "the answer is given again for %s, and after %s it would be another: %s", rest,
 			again.Now.Sub(o.Now), other.Reason)
+	}
+}
+
+// eachRecorded: to record and replay takes as long as to decide some ten times.
+const eachRecorded = 16
+
+// judgeRecord replays the records of some decisions: the same must follow from them.
+func (w *World) judgeRecord(o observation.Observation, d decision.Decision) {
+	if w.Oracle.decisions++; w.Oracle.decisions%eachRecorded != 0 && o.Taken == nil {
+		return
+	}
+	record, objects, err := recording.New("", o, d)
+	if err != nil {
+		w.violate("S15", "%s", err)
+		return
+	}
+	again, err := record.Replayed(objects, hooks.Decide)
+	var differ []string
+	if err == nil {
+		differ, err = objects.Differences(&record.Decided, &again)
+	}
+	if err != nil {
+		w.violate("S15", "%s", err)
+	} else if len(differ) > 0 {
+		w.violate("S15", "decided once more from its record, a decision differs in %s", differ)
 	}
 }
 

@@ -1,0 +1,187 @@
+// Package recording keeps what decisions were made of, so that they can be made once more: on another machine, or by
+// another release. Decide is a pure function of its observation, so a record of that is all that is needed.
+//
+// A record has no Secret and no key of one: an observation has none, but for annotations in which others keep the
+// manifest of a Secret, and those are left out here.
+package recording
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
+)
+
+// Record is one decision.
+type Record struct {
+	// Version of Quorate that decided.
+	Version string
+	// Time of the call, by Quorate's clock.
+	Time time.Time
+	// Cluster is its namespace and name; UID tells clusters of the same name apart.
+	Namespace, Name, UID string
+	// Observed is the observation, with a Ref for each object.
+	Observed jsontext.Value
+	Decided  Decided
+}
+
+// Line is one of a file of records: an object, or a record that has it. An object is before the records that have it.
+type Line struct {
+	Ref    Ref            `json:"ref,omitempty"`
+	Object jsontext.Value `json:"object,omitempty"`
+	Record jsontext.Value `json:"record,omitempty"`
+}
+
+// Read reads files of records, oldest first. What was recorded twice is there once.
+func Read(files ...io.Reader) ([]*Record, Objects, error) {
+	all := Objects{}
+	var records []*Record
+	seen := map[string]bool{}
+	for _, file := range files {
+		in := jsontext.NewDecoder(file)
+		for n := 1; in.PeekKind() != 0; n++ { // 0 is the end, or no JSON
+			var line Line
+			if err := json.UnmarshalDecode(in, &line); err != nil {
+				return nil, nil, fmt.Errorf("line %d is no record: %w", n, err)
+			}
+			if line.Record == nil {
+				all[line.Ref] = line.Object
+				continue
+			}
+			if seen[string(line.Record)] {
+				continue
+			}
+			seen[string(line.Record)] = true
+			r := &Record{}
+			if err := json.Unmarshal(line.Record, r, written); err != nil {
+				return nil, nil, fmt.Errorf("line %d is no record: %w", n, err)
+			}
+			records = append(records, r)
+		}
+		if _, err := in.ReadToken(); !errors.Is(err, io.EOF) {
+			return nil, nil, fmt.Errorf("this is no file of records: %w", err)
+		}
+	}
+	slices.SortStableFunc(records, func(a, b *Record) int { return a.Time.Compare(b.Time) })
+	return records, all, nil
+}
+
+// Decided is a decision. Two are the same if all of it is.
+type Decided struct {
+	Mode, Rule, Message string
+	// Step is what it does in etcd; empty for nothing.
+	Step        string
+	ResyncAfter time.Duration
+	// Children are those that should exist: a [Children].
+	Children Ref
+	Status   Ref
+}
+
+// Children are objects by kind and name, such as "Pod demo-0".
+type Children map[string]Ref
+
+// Wanted are the children of a decision.
+func (all Objects) Wanted(d *Decided) (Children, error) {
+	var children Children
+	return children, all.get(d.Children, &children, written)
+}
+
+// New records a decision. The result holds its objects by itself, and o and d are not changed.
+func New(version string, o observation.Observation, d decision.Decision) (*Record, Objects, error) {
+	all := Objects{}
+	observed, err := json.Marshal(observedOf(o), written, all.apart())
+	if err != nil {
+		return nil, nil, fmt.Errorf("an observation can't be recorded: %w", err)
+	}
+	decided, err := all.decided(d)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Record{Version: version, Time: o.Now, Namespace: o.Cluster.Namespace, Name: o.Cluster.Name,
+		UID: string(o.Cluster.UID), Observed: observed, Decided: decided}, all, nil
+}
+
+// Text is the record as files have it.
+func (r *Record) Text() (jsontext.Value, error) { return json.Marshal(r, written) }
+
+// Observation is what was observed. The objects must be among these.
+func (r *Record) Observation(all Objects) (observation.Observation, error) {
+	var read observed
+	if err := json.Unmarshal(r.Observed, &read, written, all.together()); err != nil {
+		return observation.Observation{}, fmt.Errorf("the record of %s/%s at %s can't be read: %w", r.Namespace, r.Name,
+			r.Time.Format(time.RFC3339), err)
+	}
+	return read.observation()
+}
+
+// Replayed is what this release decides of what was observed. Its objects are added to those.
+func (r *Record) Replayed(all Objects, decide func(observation.Observation) decision.Decision) (Decided, error) {
+	o, err := r.Observation(all)
+	if err != nil {
+		return Decided{}, err
+	}
+	return all.decided(decide(o))
+}
+
+// decided is a decision as records have it.
+func (all Objects) decided(d decision.Decision) (Decided, error) {
+	told := Decided{Mode: d.Mode, Rule: d.Reason.Rule, Message: d.Reason.Message, ResyncAfter: d.ResyncAfter}
+	if d.Step != nil {
+		told.Step = d.Step.String()
+	}
+	children := Children{}
+	for _, kind := range observation.Kinds {
+		for child := range kind.Wanted(&d.Children) {
+			ref, err := all.add(child)
+			if err != nil {
+				return told, err
+			}
+			children[observation.ChildName(kind.Kind, child)] = ref
+		}
+	}
+	var err error
+	if told.Children, err = all.add(children); err == nil {
+		told.Status, err = all.add(&d.Status)
+	}
+	return told, err
+}
+
+// Differences are the parts in which two decisions differ, with children by name; none for the same.
+func (all Objects) Differences(one, other *Decided) ([]string, error) {
+	var list []string
+	differ := func(part string, same bool) {
+		if !same {
+			list = append(list, part)
+		}
+	}
+	differ("step", one.Step == other.Step)
+	differ("rule", one.Mode == other.Mode && one.Rule == other.Rule)
+	differ("message", one.Message == other.Message)
+	differ("pause", one.ResyncAfter == other.ResyncAfter)
+	differ("status", one.Status == other.Status)
+	if one.Children == other.Children {
+		return list, nil
+	}
+	a, err := all.Wanted(one)
+	if err != nil {
+		return nil, err
+	}
+	b, err := all.Wanted(other)
+	if err != nil {
+		return nil, err
+	}
+	both := maps.Clone(a)
+	maps.Copy(both, b)
+	for _, name := range slices.Sorted(maps.Keys(both)) {
+		differ(name, a[name] == b[name])
+	}
+	return list, nil
+}

@@ -1,0 +1,69 @@
+// Package records has the commands `quorate records` and `quorate replay`.
+package records
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/recording"
+	"github.com/quorate-dev/quorate/server"
+)
+
+// Print is quorate records: what the quorate serve of this pod has recorded.
+func Print(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	var asked server.RecordsAsked
+	flags := flag.NewFlagSet("quorate records", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	listen := flags.String("listen", ":8080", "`address` of the hooks of that server")
+	flags.StringVar(&asked.Namespace, "namespace", "", "`namespace` of the clusters; empty for all")
+	flags.StringVar(&asked.Name, "name", "", "`name` of the cluster; empty for all")
+	if err := command.ParseWithEnv(flags, args, getenv); err != nil {
+		return err
+	}
+	socket, err := server.RecordsSocket(*listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	return server.AskRecords(ctx, socket, asked, stdout)
+}
+
+// Replay is quorate replay: the files of records are decided about once more, by this release. The result is whether
+// all decisions are the same.
+func Replay(version string, args []string, stdin io.Reader, stdout, stderr io.Writer) (bool, error) {
+	flags := flag.NewFlagSet("quorate replay", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		fmt.Fprint(stderr, "Usage: quorate replay FILE...\n\nFILE holds what `quorate records` has printed; - is the input.\n")
+	}
+	if err := flags.Parse(args); err != nil {
+		return false, command.ErrUsage
+	}
+	if flags.NArg() == 0 {
+		flags.Usage()
+		return false, command.ErrUsage
+	}
+	var files []io.Reader
+	for _, name := range flags.Args() {
+		if name == "-" {
+			files = append(files, stdin)
+			continue
+		}
+		file, err := os.Open(name)
+		if err != nil {
+			return false, err
+		}
+		defer func() { _ = file.Close() }()
+		files = append(files, file)
+	}
+	read, objects, err := recording.Read(files...)
+	if err != nil {
+		return false, err
+	}
+	others, err := recording.Replay(stdout, version, hooks.Decide, read, objects)
+	return others == 0, err
+}
