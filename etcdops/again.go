@@ -52,8 +52,8 @@ func (e *Etcd) Again(endpoints []observation.Endpoint) *Again {
 	return &Again{etcd: &own, endpoints: endpoints}
 }
 
-// Observe is that of [hooks.Etcd]. After an error of any member the connections are closed, and the next call makes
-// new ones. After Close it tells nothing.
+// Observe is that of [hooks.Etcd]; errors may have other words. After an error of any member the connections are
+// closed, and the next call makes new ones. After Close it tells nothing.
 func (a *Again) Observe(ctx context.Context) (*observation.Membership, map[string]observation.Health) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -131,7 +131,8 @@ type kept struct {
 
 var _ grpc.ClientConnInterface = (*kept)(nil)
 
-// spent reports whether the connection will soon need a slot, which are for those that are closed again.
+// spent reports whether the connection will soon have brought more than it may without a slot, which are for those
+// that are closed again.
 func (k *kept) spent() bool { return k.talk != nil && k.talk.brought.Load() > smallTalk/2 }
 
 // transport makes HTTP/2 of connections that are there. What a member may send unasked is bounded.
@@ -174,7 +175,10 @@ func (e *Etcd) keep(ctx context.Context, endpoint observation.Endpoint) *kept {
 		k.err = because(ErrUnreachable, lastClause(err.Error()))
 		return k
 	}
-	k.talk, _ = conn.(*talk)
+	if t, is := conn.(*talk); is {
+		t.kept = true
+		k.talk = t
+	}
 	if config := e.tls(endpoint, &k.told); config != nil {
 		config.ServerName = endpoint.ServerName
 		config.NextProtos = []string{"h2"}

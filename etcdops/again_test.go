@@ -1,8 +1,11 @@
 package etcdops
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,7 +55,6 @@ func TestAgainLetsGoOfWhatFails(t *testing.T) {
 		},
 		"another etcd":   func(all []*fake) { all[2].header.ClusterId = 7 },
 		"a long version": func(all []*fake) { all[1].status.Version = fmt.Sprintf("%0100d", 3) },
-		"a long answer":  func(all []*fake) { all[1].status.Version = fmt.Sprintf("%0100000d", 3) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := fakes(t, 3)
@@ -115,4 +117,65 @@ func TestAKeptConnectionTakesNoSlot(t *testing.T) {
 	}
 	assert.Greater(t, len(connections), 1)
 	assert.Empty(t, slots)
+}
+
+// TestAMemberThatTalksUnasked: what a member sends between two calls, or in a long answer, ends its connection. A slot
+// would be taken from all clusters until the next call.
+func TestAMemberThatTalksUnasked(t *testing.T) {
+	all := fakes(t, 1)
+	l := &chatty{}
+	all[0].serveWith(t, func(inner net.Listener) net.Listener { l.Listener = inner; return l })
+	again := (&Etcd{Timeout: 5 * time.Second}).Again(endpointsOf(all))
+	defer again.Close()
+	_, health := again.Observe(t.Context())
+	require.Empty(t, health["demo-0"].Err)
+	l.pings(t)
+	assert.Eventually(t, func() bool { return again.kept[0].conn.Err() != nil }, 5*time.Second, time.Millisecond)
+	assert.Empty(t, slots)
+	_, health = again.Observe(t.Context())
+	assert.NotEmpty(t, health["demo-0"].Err)
+
+	all[0].status.Version = fmt.Sprintf("%0100000d", 3)
+	_, health = again.Observe(t.Context())
+	assert.NotEmpty(t, health["demo-0"].Err)
+	assert.Empty(t, slots)
+	assert.Nil(t, again.kept)
+}
+
+// chatty is a listener whose first connection can say more than its server does.
+type chatty struct {
+	net.Listener
+
+	first *chattyConn
+}
+
+type chattyConn struct {
+	net.Conn
+
+	lock sync.Mutex
+}
+
+func (l *chatty) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	conn := &chattyConn{Conn: c}
+	if l.first == nil {
+		l.first = conn
+	}
+	return conn, nil
+}
+
+func (c *chattyConn) Write(p []byte) (int, error) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return c.Conn.Write(p)
+}
+
+// pings are as many as bring more than a connection may without a slot (PING, RFC 9113, section 6.7).
+func (l *chatty) pings(t *testing.T) {
+	t.Helper()
+	ping := append([]byte{0, 0, 8, 6, 0, 0, 0, 0, 0}, "12345678"...)
+	_, _ = l.first.Write(bytes.Repeat(ping, 4*smallTalk/len(ping))) // it may be closed meanwhile
 }

@@ -65,6 +65,8 @@ func (e *Etcd) connect(ctx context.Context, address string, check reach.Control)
 type talk struct {
 	net.Conn
 
+	// kept: it is there between calls too, and takes no slot. It ends instead.
+	kept    bool
 	brought atomic.Int64
 	over    chan struct{}
 	lock    sync.Mutex
@@ -74,7 +76,8 @@ type talk struct {
 
 // Read implements net.Conn.
 func (t *talk) Read(p []byte) (int, error) {
-	if t.brought.Load() >= smallTalk && !t.wait() {
+	much := t.brought.Load() >= smallTalk
+	if much && (t.kept || !t.wait()) {
 		return 0, net.ErrClosed
 	}
 	n, err := t.Conn.Read(p)

@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -89,27 +90,42 @@ func coarse(all map[string]observation.Health) map[string]observation.Health {
 	return told
 }
 
-// furthest has the numbers that are furthest from these and alike: the databases as large as they may be, and either
-// full or with as much free as may be, the log as long, and the members as far apart.
+// furthest has the numbers that are furthest from these and alike. The log is as long as may be. With most of the
+// databases free they are as large as may be, and one member is as far ahead of the others; else they are as small and
+// full, and the members as near to each other.
 func furthest(all map[string]observation.Health, free bool) map[string]observation.Health {
 	first := firstIndex(all)
-	grows := indexStep - 1 - first%indexStep
+	last := first - first%indexStep + indexStep - 1
+	ahead := ""
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if all[name].RaftIndex == first {
+			ahead = name
+		}
+	}
 	told := maps.Clone(all)
 	for name, h := range told {
-		behind := first - h.RaftIndex
-		h.RaftIndex += grows
+		behind := (first - h.RaftIndex) / fewEntries * fewEntries
+		if free && name != ahead {
+			behind += fewEntries - 1
+		}
+		h.RaftIndex = last - min(last, behind)
 		h.Revision = facts.Noted(h.Revision) - 1
-		h.DBSize = answer.Rounded(h.DBSize)
-		full := answer.Rounded(h.DBSizeInUse)
 		if free {
-			h.DBSizeInUse = max(0, full-answer.SizeStep(h.DBSizeInUse)+1)
-			h.RaftIndex -= min(h.RaftIndex, fewEntries-1-behind%fewEntries)
+			h.DBSize = answer.Rounded(h.DBSize)
+			h.DBSizeInUse = smallest(h.DBSizeInUse)
 		} else {
-			h.DBSizeInUse = full
+			h.DBSize = smallest(h.DBSize)
+			h.DBSizeInUse = answer.Rounded(h.DBSizeInUse)
 		}
 		told[name] = h
 	}
 	return told
+}
+
+// smallest is the smallest size that is rounded to the same.
+func smallest(size int64) int64 {
+	shown := answer.Rounded(size)
+	return max(0, shown-answer.SizeStep(shown-1)+1)
 }
 
 func firstIndex(all map[string]observation.Health) (first uint64) {

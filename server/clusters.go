@@ -46,6 +46,9 @@ func clusterCall(ctx context.Context, s *Server, body io.Reader) (*call, error) 
 // counting a failure or telling an event (TooManyRequestError in pkg/hooks), 1.5.20 retries with backoff as it does on
 // every code but 200.
 func (s *Server) turn(ctx context.Context, cluster types.UID) (end func(), err error) {
+	if ctx.Value(turnKey{}) == cluster { // it has it
+		return func() {}, nil
+	}
 	waiting, cancel := context.WithTimeout(ctx, s.options.CallTimeout/2)
 	defer cancel()
 	end, err = s.locks.lock(waiting, cluster)
@@ -63,6 +66,7 @@ func (s *Server) syncCluster(
 	o.Recent = s.logged.remembers(r.Cluster.UID)
 	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier(), record: s.record}
 	d, outcome := s.syncFn(ctx, o, etcd)
+	etcd.o.Taken = outcome
 	if putOff(ctx) != nil && !etcd.began {
 		return nil, ctx.Err()
 	}
@@ -70,7 +74,7 @@ func (s *Server) syncCluster(
 		s.metrics.Stepped(outcome.Step.Verb(), outcome.Err != "")
 		s.metrics.Decided(outcome.Rule)
 	}
-	if err := etcd.check(outcome, d); err != nil {
+	if err := etcd.check(d); err != nil {
 		s.metrics.Violated()
 		return nil, err
 	}

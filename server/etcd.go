@@ -61,7 +61,7 @@ func externalOf(r *wire.ClusterCall) *etcdops.External {
 // begun. With verification on, a step is taken only if the decision for it breaks no rule.
 type guarded struct {
 	etcd   hooks.Etcd
-	o      observation.Observation // with what etcd said last
+	o      observation.Observation // with what etcd said last, and the step that was taken
 	decide func(observation.Observation) decision.Decision
 	verify func(observation.Observation, decision.Decision) error // nil: off
 	record func(observation.Observation, decision.Decision)
@@ -101,13 +101,12 @@ func (g *guarded) Do(ctx context.Context, step decision.Step, on *observation.Me
 }
 
 // check verifies the decision before it is answered, if verification is on.
-func (g *guarded) check(outcome *decision.Outcome, d decision.Decision) error {
+func (g *guarded) check(d decision.Decision) error {
 	if g.verify == nil {
 		return nil
 	}
 	broken := g.broken
 	if broken == nil {
-		g.o.Taken = outcome
 		broken = g.verify(g.o, d)
 	}
 	if broken != nil {

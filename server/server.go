@@ -113,7 +113,7 @@ func New(o Options) *Server {
 	return &Server{
 		options: o, log: o.Log, metrics: o.Metrics, now: time.Now,
 		records:   recorder{version: o.Version, room: roomForRecords()},
-		unchanged: unchanged{room: roomForUnchanged(), files: mostOpenFiles() / partOfFiles},
+		unchanged: unchanged{room: roomForUnchanged()},
 		memory:    pool{size: mostReading()}, large: pool{size: 1, rest: 3}, verifying: pool{size: 2, rest: 3},
 		syncFn: hooks.Sync, finalizeFn: answer.Finalize, decideFn: hooks.Decide, verifyFn: hooks.Verify,
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"runtime/debug"
@@ -26,8 +27,8 @@ import (
 
 const (
 	// perConnection and perCluster are what is kept in memory, in bytes: of a connection with TLS, and of a cluster
-	// besides its answer.
-	perConnection, perCluster = 28 << 10, 16 << 10
+	// besides its answer. perTold is for a byte that its members told: in hostile words it is many.
+	perConnection, perCluster, perTold = 28 << 10, 16 << 10, 3
 	// unlimitedRoom is in bytes, where the process may use as much memory as there is.
 	unlimitedRoom = 1 << 30
 	// partOfFiles is which part of the files that may be open the connections may take.
@@ -36,37 +37,49 @@ const (
 
 // unchanged is what is kept of clusters at rest, as much as there is room for. A namespace has half of it at most.
 type unchanged struct {
-	room, files int64
+	room int64 // in bytes
 
 	mu         sync.Mutex
 	clusters   map[types.UID]*resting
-	held, open int64 // bytes and connections
+	held       int64
 	namespaces map[string]int64
 	swept      time.Time
 }
 
-// resting is one cluster: what the call was, what was observed and answered, and until when that is given again.
+// resting is one cluster: what the call was, what was observed and answered, and from when until when that is given
+// again.
 type resting struct {
 	namespace string
 	sum       [sha256.Size]byte
 	observed  observation.Observation // of etcd alone
+	told      int                     // bytes that are in it
 	again     *etcdops.Again
 	answer    []byte
 	rule      string
-	until     time.Time
+
+	from, until time.Time
 }
 
-// roomForUnchanged is a quarter of the memory that the process may use.
+// roomForUnchanged is a quarter of the memory that the process may use, and no more than there are files for: each
+// connection is one, and has a part of the room.
 func roomForUnchanged() int64 {
 	limit := debug.SetMemoryLimit(-1) // which only asks
+	memory := limit / 4
 	if limit == math.MaxInt64 {
-		return unlimitedRoom
+		memory = unlimitedRoom
 	}
-	return limit / 4
+	return min(memory/perConnection, mostOpenFiles()/partOfFiles) * perConnection
 }
 
 func (r *resting) bytes() int64 {
-	return int64(len(r.answer)) + perCluster + int64(r.again.Connections())*perConnection
+	return int64(len(r.answer)) + perCluster + int64(r.again.Connections())*perConnection + int64(r.told)*perTold
+}
+
+// over reports whether it is not given again now. The time that has passed is not that of the clock where this was set,
+// or stood still while the machine slept.
+func (r *resting) over(now time.Time) bool {
+	clock := now.Round(0)
+	return now.After(r.until) || clock.After(r.until.Round(0)) || clock.Before(r.from.Round(0))
 }
 
 // of is what is kept of a cluster for a call with this sum; nil for nothing.
@@ -77,7 +90,7 @@ func (u *unchanged) of(cluster types.UID, sum [sha256.Size]byte, now time.Time) 
 	if r == nil {
 		return nil
 	}
-	if r.sum != sum || now.After(r.until) {
+	if r.sum != sum || r.over(now) {
 		u.drop(cluster)
 		return nil
 	}
@@ -92,7 +105,7 @@ func (u *unchanged) keep(cluster types.UID, r *resting, now time.Time) {
 	if now.Sub(u.swept) > hooks.LongestRest {
 		u.swept = now
 		for uid, old := range u.clusters {
-			if now.After(old.until) {
+			if old.over(now) {
 				u.drop(uid)
 			}
 		}
@@ -106,15 +119,13 @@ func (u *unchanged) keep(cluster types.UID, r *resting, now time.Time) {
 	}
 	u.clusters[cluster] = r
 	u.held += r.bytes()
-	u.open += int64(r.again.Connections())
 	u.namespaces[r.namespace] += r.bytes()
 }
 
 // fits reports whether there is room. The lock is held.
 func (u *unchanged) fits(r *resting) bool {
 	n := r.bytes()
-	files := u.open + int64(r.again.Connections())
-	return u.held+n <= u.room && u.namespaces[r.namespace]+n <= u.room/2 && files <= u.files
+	return u.held+n <= u.room && u.namespaces[r.namespace]+n <= u.room/2
 }
 
 // hasRoom reports whether there is room for a cluster, as far as is known before it is answered.
@@ -139,7 +150,6 @@ func (u *unchanged) drop(cluster types.UID) {
 	}
 	delete(u.clusters, cluster)
 	u.held -= r.bytes()
-	u.open -= int64(r.again.Connections())
 	if u.namespaces[r.namespace] -= r.bytes(); u.namespaces[r.namespace] == 0 {
 		delete(u.namespaces, r.namespace)
 	}
@@ -157,12 +167,16 @@ func (s *Server) sumOf(body wire.Body) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-type sumKey struct{}
+// sumKey has the sum of a call in its context, and turnKey the cluster whose turn it has already.
+type (
+	sumKey  struct{}
+	turnKey struct{}
+)
 
 // repeat answers as the last call was answered, if nothing has changed since.
 func (s *Server) repeat(c *gin.Context) {
 	body, is := c.Request.Body.(wire.Body)
-	if !is {
+	if !is || body.Len() > largeBody { // no other large call is read while this one is
 		return
 	}
 	who, _ := c.Value(whoKey).(wire.Identity)
@@ -179,18 +193,27 @@ func (s *Server) repeat(c *gin.Context) {
 	}
 	defer end()
 	r := s.unchanged.of(who.UID, sum, s.now()) // the call before may have found a change
-	if r == nil {
+	if r != nil && s.isAlike(ctx, r) {
+		s.metrics.Repeated(who.UID, r.rule)
+		reply(c, r.answer)
+		c.Abort()
 		return
+	}
+	s.unchanged.forget(who.UID)
+	c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), turnKey{}, who.UID))
+	c.Next() // in this turn: to wait for another one could leave no time to ask etcd
+}
+
+// isAlike asks the members. That is over when half of the call's time is: the rest is for a decision.
+func (s *Server) isAlike(ctx context.Context, r *resting) bool {
+	if deadline, has := ctx.Deadline(); has {
+		half, cancel := context.WithDeadline(ctx, deadline.Add(-s.options.CallTimeout/2))
+		defer cancel()
+		ctx = half
 	}
 	var now observation.Observation
 	now.Etcd, now.Health = r.again.Observe(ctx)
-	if !hooks.Alike(r.observed, now) {
-		s.unchanged.forget(who.UID)
-		return
-	}
-	s.metrics.Repeated(who.UID, r.rule)
-	reply(c, r.answer)
-	c.Abort()
+	return hooks.Alike(r.observed, now)
 }
 
 // keeps is what keeps the answer to a call; nil where it is not given again. Clusters are decided about again after
@@ -209,6 +232,9 @@ func (s *Server) keeps(ctx context.Context, r *wire.ClusterCall, etcd *guarded, 
 	}
 	kept := &resting{namespace: r.Cluster.Namespace, sum: sum, again: again, rule: d.Reason.Rule,
 		observed: observation.Observation{Etcd: etcd.o.Etcd, Health: etcd.o.Health}}
+	if told, err := json.Marshal([]any{etcd.o.Etcd, etcd.o.Health}); err == nil {
+		kept.told = len(told)
+	}
 	if !s.unchanged.hasRoom(kept) {
 		return nil
 	}
@@ -217,9 +243,9 @@ func (s *Server) keeps(ctx context.Context, r *wire.ClusterCall, etcd *guarded, 
 		return nil
 	}
 	return func(answer []byte) {
-		now := s.now()
 		kept.answer = answer
-		kept.until = now.Add(rest/2 + rand.N(rest/2)) //nolint:gosec // nothing is secret in when
-		s.unchanged.keep(r.Cluster.UID, kept, now)
+		kept.from = etcd.o.Now
+		kept.until = kept.from.Add(rest/2 + rand.N(rest/2+1)) //nolint:gosec // nothing is secret in when
+		s.unchanged.keep(r.Cluster.UID, kept, s.now())
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -99,7 +100,6 @@ func calm(t *testing.T) (s *Server, m *members, request map[string]any, decided 
 	}
 	s, _ = testServer(Options{Etcd: &etcdops.Etcd{Dial: m.dial, Timeout: 5 * time.Second}})
 	s.unchanged.room = 1 << 30
-	s.unchanged.files = 100
 	decided = new(int)
 	s.syncFn = func(ctx context.Context, o observation.Observation, etcd hooks.Etcd) (decision.Decision, *decision.Outcome) {
 		*decided++
@@ -108,6 +108,12 @@ func calm(t *testing.T) (s *Server, m *members, request map[string]any, decided 
 	request = settled(t, s.Handler())
 	*decided = 0
 	return s, m, request, decided
+}
+
+// uidOf is the cluster that a call is about.
+func uidOf(request map[string]any) types.UID {
+	uid, _ := at(request, "parent", "metadata")["uid"].(string)
+	return types.UID(uid)
 }
 
 func called(t *testing.T, s *Server, request map[string]any) string {
@@ -223,7 +229,7 @@ func TestAMemberThatFailsIsAskedAsAlways(t *testing.T) {
 	}
 	m.lock.Unlock()
 	assert.Equal(t, before, *decided)
-	s.unchanged.forget(types.UID(at(request, "parent", "metadata")["uid"].(string)))
+	s.unchanged.forget(uidOf(request))
 	assert.Contains(t, called(t, s, request), "WaitForMembers")
 	assert.Equal(t, before+1, *decided)
 }
@@ -235,7 +241,7 @@ func TestWhatIsKeptHasRoom(t *testing.T) {
 		return &resting{namespace: namespace, again: again, answer: make([]byte, 1000), until: time.Now().Add(time.Minute)}
 	}
 	each := one("a").bytes()
-	u := &unchanged{room: 4 * each, files: 100}
+	u := &unchanged{room: 4 * each}
 	for n := range 5 {
 		u.keep(types.UID(fmt.Sprint("a", n)), one("a"), time.Now())
 	}
@@ -250,15 +256,99 @@ func TestWhatIsKeptHasRoom(t *testing.T) {
 		u.forget(uid)
 	}
 	assert.Zero(t, u.held)
-	assert.Zero(t, u.open)
 	assert.Empty(t, u.namespaces)
 
-	u = &unchanged{room: 1 << 40, files: 7}
-	for n := range 5 {
-		u.keep(types.UID(fmt.Sprint(n)), one(fmt.Sprint(n)), time.Now())
-	}
-	assert.Len(t, u.clusters, 2, "files")
+	u.keep("0", one("0"), time.Now())
+	u.keep("1", one("1"), time.Now())
 	assert.Nil(t, u.of("0", [32]byte{}, time.Now().Add(time.Hour)))
 	u.keep("later", one("later"), time.Now().Add(time.Hour))
 	assert.Len(t, u.clusters, 1, "what is over makes room")
+	long := one("long")
+	long.told = int(4 * each)
+	u.keep("long", long, time.Now())
+	assert.Len(t, u.clusters, 1, "members that tell much")
+
+	room := roomForUnchanged()
+	assert.LessOrEqual(t, room/perConnection, mostOpenFiles()/partOfFiles, "a connection is a file")
+}
+
+// TestWhenAnAnswerIsOver: by the time that has passed, and where the clock stands for less or for more.
+func TestWhenAnAnswerIsOver(t *testing.T) {
+	from := time.Now()
+	r := &resting{from: from, until: from.Add(time.Minute)}
+	assert.False(t, r.over(from.Add(time.Second)))
+	assert.True(t, r.over(from.Add(2*time.Minute)))
+	assert.True(t, r.over(from.Round(0).Add(2*time.Minute)))
+	assert.True(t, r.over(from.Round(0).Add(-time.Second)), "a clock that was put back")
+}
+
+// TestACallWithAStepIsNotKept: what is decided after a step is another decision than the next call's.
+func TestACallWithAStepIsNotKept(t *testing.T) {
+	s, _, request, decided := calm(t)
+	syncs := s.syncFn
+	s.syncFn = func(ctx context.Context, o observation.Observation, etcd hooks.Etcd) (decision.Decision, *decision.Outcome) {
+		d, _ := syncs(ctx, o, etcd)
+		return d, &decision.Outcome{Step: decision.Authorize{}}
+	}
+	s.unchanged.forget(uidOf(request))
+	called(t, s, request)
+	s.syncFn = syncs
+	called(t, s, request)
+	assert.Equal(t, 2, *decided)
+}
+
+// TestALargeCallIsNotGivenAgain: others wait while it is in memory, and its members may take their time.
+func TestALargeCallIsNotGivenAgain(t *testing.T) {
+	s, _, request, decided := calm(t)
+	raw, err := json.Marshal(request)
+	require.NoError(t, err)
+	raw = append(bytes.Repeat([]byte(" "), largeBody), raw...)
+	for range 2 {
+		require.Equal(t, 200, post(s.Handler(), "/sync", raw).Code)
+	}
+	assert.Equal(t, 2, *decided)
+}
+
+// TestAChangeIsDecidedInTheSameTurn: to wait for another one could take all of the call's time.
+func TestAChangeIsDecidedInTheSameTurn(t *testing.T) {
+	s, m, request, decided := calm(t)
+	called(t, s, request)
+	called(t, s, request)
+	before := *decided
+	m.lock.Lock() // so its members do not answer
+	m.edit(func(h *observation.Health) { h.RaftTerm++ })
+	var both sync.WaitGroup
+	both.Go(func() { called(t, s, request) })
+	waits := func(calls int) func() bool {
+		return func() bool {
+			s.locks.mu.Lock()
+			defer s.locks.mu.Unlock()
+			q := s.locks.queues[uidOf(request)]
+			return q != nil && q.calls == calls
+		}
+	}
+	require.Eventually(t, waits(1), 5*time.Second, time.Millisecond)
+	both.Go(func() {
+		end, err := s.turn(t.Context(), uidOf(request))
+		if assert.NoError(t, err) {
+			assert.Equal(t, before+1, *decided)
+			end()
+		}
+	})
+	require.Eventually(t, waits(2), 5*time.Second, time.Millisecond)
+	m.lock.Unlock()
+	both.Wait()
+}
+
+// TestSlowMembersLeaveTimeToDecide: half of a call's time, as its turn does.
+func TestSlowMembersLeaveTimeToDecide(t *testing.T) {
+	s, m, request, decided := calm(t)
+	s.options.CallTimeout = 4 * time.Second
+	called(t, s, request)
+	called(t, s, request)
+	before := *decided
+	m.lock.Lock()
+	time.AfterFunc(s.options.CallTimeout/2+200*time.Millisecond, m.lock.Unlock)
+	assert.Contains(t, called(t, s, request), `"Converged"`)
+	assert.Equal(t, before+1, *decided)
 }
