@@ -43,6 +43,8 @@ var layers = []struct{ packages, uses, because string }{
 		"hooks/record hooks/rules hooks/stores hooks/users", "an answer carries a plan out: no oracle"},
 	{"hooks/safety", "hooks/api/ hooks/decision hooks/defaults hooks/facts hooks/objects hooks/observation " +
 		"hooks/record hooks/stores hooks/timetable", "the oracle has the facts in common with the rules, and no judgement"},
+	{"hooks/journal", "hooks/api/ hooks/decision hooks/observation hooks/users",
+		"it writes down what was observed and decided, and decides nothing"},
 	{"hooks", "hooks/answer hooks/api/ hooks/decision hooks/facts hooks/observation hooks/rules hooks/safety hooks/users",
 		"one call asks the rules and the oracle"},
 
@@ -66,8 +68,9 @@ var layers = []struct{ packages, uses, because string }{
 	{"server/wire", "etcdops/pki hooks/", "it is the format of calls: it asks no etcd and knows no route"},
 	{"server", "etcdops etcdops/pki hooks/ server/metrics server/wire",
 		"the server installs nothing, knows no plugin, and stores are for quorate-snapshot"},
-	{".", "etcdops etcdops/command etcdops/prepare hooks/ internal/install server internal/kubectl server/metrics " +
-		"server/wire", "the program quorate links no store of snapshots: docs/decisions/0031-two-programs.md"},
+	{"internal/journal", "etcdops/command hooks/ server", "it asks a server, and decides by the hooks"},
+	{".", "etcdops etcdops/command etcdops/prepare hooks/ internal/install internal/journal internal/kubectl server " +
+		"server/metrics server/wire", "the program quorate links no store of snapshots: docs/decisions/0031-two-programs.md"},
 }
 
 // byTests is what the tests of some packages use besides.
@@ -100,8 +103,8 @@ var modules = []struct{ modules, by, because string }{
 	{"github.com/robfig/cron/v3", "hooks/defaults hooks/timetable", "what a schedule says"},
 	{"github.com/gin-gonic/gin", "server", "HTTP's routes are the server's"},
 	{"github.com/prometheus", "server/metrics", "package metrics counts"},
-	{"github.com/go-json-experiment/json", "hooks/objects hooks/record server/wire",
-		"calls are read by wire, single objects by objects.Read, and records by record.Read"},
+	{"github.com/go-json-experiment/json", "hooks/journal hooks/objects hooks/record server/wire",
+		"calls are read by wire, single objects by objects.Read, records by record.Read, and journals by journal.Read"},
 	{"go.etcd.io/etcd/api go.etcd.io/etcd/client go.uber.org/zap google.golang.org/grpc google.golang.org/protobuf",
 		"etcdops etcdops/token " + clouds, "etcdops alone talks to etcd"},
 	{"gocloud.dev cloud.google.com github.com/aws github.com/Azure google.golang.org/api golang.org/x/oauth2 " +

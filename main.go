@@ -18,8 +18,8 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/prepare"
 	"github.com/quorate-dev/quorate/internal/install"
+	"github.com/quorate-dev/quorate/internal/journal"
 	"github.com/quorate-dev/quorate/internal/kubectl"
-	"github.com/quorate-dev/quorate/internal/records"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -31,8 +31,8 @@ Usage:
                             changed (docs/reference/check.md)
   quorate images [flags]    print the images that an installation pulls, for those who mirror them
   quorate serve [flags]     answer Metacontroller's hooks
-  quorate records [flags]   print what the server in this pod has decided, and what of (docs/how-to/see-why.md)
-  quorate replay FILE...    decide about such records once more, and say what differs
+  quorate journal [flags]   print what the server in this pod has decided, and what of (docs/how-to/see-why.md)
+  quorate replay FILE...    decide about a journal once more, and say what differs
   quorate prepare [flags]   guard a member's data directory before etcd starts (an init container)
   quorate chown-data [flags]       give a directory on a node to etcd's user (an init container, on the medium HostPath)
   quorate kubectl COMMAND   look at clusters with kubectl, as the plugin kubectl-quorate does (docs/reference/cli.md)
@@ -88,10 +88,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return exitCode(install.ListImages(args, stdout, stderr), stderr)
 	case "serve":
 		return exitCode(serve(ctx, args, getenv, stderr), stderr)
-	case "records":
-		return exitCode(records.Print(ctx, args, getenv, stdout, stderr), stderr)
+	case "journal":
+		return exitCode(journal.Print(ctx, args, getenv, stdout, stderr), stderr)
 	case "replay":
-		same, err := records.Replay(build.String(), args, os.Stdin, stdout, stderr)
+		same, err := journal.Replay(build.String(), args, os.Stdin, stdout, stderr)
 		if err == nil && !same {
 			return command.Failed
 		}

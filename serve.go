@@ -187,15 +187,15 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		o.Verify)
 	o.Version = build.String()
 	s := server.New(o)
-	if err := keepRecords(ctx, s, v.listen); err != nil {
-		o.Log.Warn("no one can ask for records", "error", err)
+	if err := keepJournal(ctx, s, v.listen); err != nil {
+		o.Log.Warn("no one can ask for the journal", "error", err)
 	}
 	return listenAndServe(ctx, s, v.listen, v.pages)
 }
 
-// keepRecords tells records to those who ask in this pod.
-func keepRecords(ctx context.Context, s *server.Server, hooksAt string) error {
-	at, err := server.RecordsSocket(hooksAt)
+// keepJournal tells the journal to those who ask in this pod.
+func keepJournal(ctx context.Context, s *server.Server, hooksAt string) error {
+	at, err := server.JournalSocket(hooksAt)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func keepRecords(ctx context.Context, s *server.Server, hooksAt string) error {
 	if err != nil {
 		return err
 	}
-	go s.ServeRecords(ctx, socket)
+	go s.ServeJournal(ctx, socket)
 	return nil
 }
 

@@ -64,7 +64,7 @@ func (s *Server) syncCluster(
 	ctx context.Context, r *wire.ClusterCall, o observation.Observation, began time.Time,
 ) (*decided, error) {
 	o.Recent = s.logged.remembers(r.Cluster.UID)
-	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier(), record: s.record}
+	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier(), write: s.write}
 	d, outcome := s.syncFn(ctx, o, etcd)
 	etcd.o.Taken = outcome
 	if putOff(ctx) != nil && !etcd.began {
@@ -84,9 +84,9 @@ func (s *Server) syncCluster(
 	}
 	return &decided{
 		encode: func() ([]byte, error) { return r.Answer(d, finalized) },
-		record: func(body []byte) {
+		write: func(body []byte) {
 			etcd.o.Taken = outcome
-			s.recorded(s.records.answered(etcd.o, d, body))
+			s.written(s.journal.answered(etcd.o, d, body))
 		},
 		keep: s.keeps(ctx, r, etcd, d),
 		tell: func() {
@@ -101,14 +101,14 @@ func (s *Server) syncCluster(
 	}, nil
 }
 
-// record records a decision for a step, before that is begun.
-func (s *Server) record(o observation.Observation, d decision.Decision) {
-	s.recorded(s.records.record(o, d))
+// write writes a decision for a step down, before that is begun.
+func (s *Server) write(o observation.Observation, d decision.Decision) {
+	s.written(s.journal.add(o, d))
 }
 
-func (s *Server) recorded(err error) {
+func (s *Server) written(err error) {
 	if err != nil {
-		s.log.Warn("a decision was not recorded", "error", err)
+		s.log.Warn("a decision is not in the journal", "error", err)
 	}
 }
 

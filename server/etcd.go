@@ -64,7 +64,7 @@ type guarded struct {
 	o      observation.Observation // with what etcd said last, and the step that was taken
 	decide func(observation.Observation) decision.Decision
 	verify func(observation.Observation, decision.Decision) error // nil: off
-	record func(observation.Observation, decision.Decision)
+	write  func(observation.Observation, decision.Decision)
 	broken error // what verify said to the decision for a step
 	began  bool  // whether a step was
 }
@@ -90,7 +90,7 @@ func (g *guarded) Do(ctx context.Context, step decision.Step, on *observation.Me
 			return fmt.Errorf("not begun: %w", err)
 		}
 	}
-	g.record(g.o, d)
+	g.write(g.o, d)
 	if deadline, ok := ctx.Deadline(); ok {
 		alone, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 		defer cancel()

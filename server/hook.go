@@ -41,8 +41,8 @@ type decided struct {
 	encode func() ([]byte, error)
 	gone   bool   // nothing more will be asked about the parent
 	tell   func() // nil for nothing
-	// record records the decision; nil for none.
-	record func(body []byte)
+	// write writes the decision down; nil for not.
+	write func(body []byte)
 	// keep keeps the answer for calls that are the same; nil for none.
 	keep func(body []byte)
 }
@@ -118,8 +118,8 @@ func (s *Server) finish(c *call, d *decided) ([]byte, error) {
 	if d.tell != nil {
 		d.tell()
 	}
-	if d.record != nil {
-		d.record(body)
+	if d.write != nil {
+		d.write(body)
 	}
 	if d.keep != nil {
 		d.keep(body)
@@ -127,7 +127,7 @@ func (s *Server) finish(c *call, d *decided) ([]byte, error) {
 	if d.gone {
 		s.logged.forget(c.parent.GetUID())
 		s.unchanged.forget(c.parent.GetUID())
-		s.records.forget(c.parent.GetUID())
+		s.journal.forget(c.parent.GetUID())
 		s.metrics.Forget(c.parent.GetUID())
 	}
 	return body, nil

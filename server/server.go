@@ -62,7 +62,7 @@ type Options struct {
 	ShutdownTimeout time.Duration
 	// ClusterMetrics is how many clusters have gauges of their own at most; default 1000, negative for none.
 	ClusterMetrics int
-	// Version of Quorate, for records.
+	// Version of Quorate, for the journal.
 	Version string
 	// Verify checks every decision against the rules of safety before it is carried out or answered.
 	Verify bool
@@ -80,7 +80,7 @@ type Server struct {
 	// verifying is what reads Secrets that are not known: one of each namespace, and two in all.
 	verifying pool
 	unchanged unchanged
-	records   recorder
+	journal   keeper
 	logged    lastLines
 	refused   onceAMinute
 	stopping  atomic.Bool
@@ -112,7 +112,7 @@ func New(o Options) *Server {
 	o.Settings.Keyed = o.RecordKeys != nil
 	return &Server{
 		options: o, log: o.Log, metrics: o.Metrics, now: time.Now,
-		records:   recorder{version: o.Version, room: roomForRecords()},
+		journal:   keeper{version: o.Version, room: roomForJournal()},
 		unchanged: unchanged{room: roomForUnchanged()},
 		memory:    pool{size: mostReading()}, large: pool{size: 1, rest: 3}, verifying: pool{size: 2, rest: 3},
 		syncFn: hooks.Sync, finalizeFn: answer.Finalize, decideFn: hooks.Decide, verifyFn: hooks.Verify,

@@ -46,7 +46,7 @@ var commands = []command{
 		do:    (*invocation).explain,
 	},
 	{
-		name: "history", args: "[NAME] [--at=TIME]", example: "history orders --at=2026-03-04T05:06:07Z",
+		name: "history", args: "[NAME] [--at=TIME]", example: "history orders --at=2027-03-04T05:06:07Z",
 		does:  "what was decided, when and why, and what the status was at any moment",
 		takes: []words{clusterName},
 		flags: (*invocation).historyFlags,

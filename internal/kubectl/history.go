@@ -11,24 +11,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/quorate-dev/quorate/hooks/journal"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/recording"
 )
 
 func (a *invocation) historyFlags(flags *flag.FlagSet) {
 	a.quorateFlags(flags)
-	flags.TextVar(&a.at, "at", a.at, "a `moment` such as 2026-03-04T05:06:07Z: what was decided last before it, and the "+
+	flags.TextVar(&a.at, "at", a.at, "a `moment` such as 2027-03-04T05:06:07Z: what was decided last before it, and the "+
 		"status that it had")
-	flags.BoolVar(&a.raw, "records", false, "print the records themselves, for quorate replay")
+	flags.BoolVar(&a.raw, "journal", false, "print the journal itself, for quorate replay")
 }
 
-// history tells what happened to a cluster, by what Quorate has recorded.
+// history tells what happened to a cluster, by what Quorate has written down.
 func (a *invocation) history(ctx context.Context) error {
 	c, err := a.find(ctx)
 	if err != nil {
 		return err
 	}
-	text, err := a.records(ctx, c.Namespace, c.Name)
+	text, err := a.entries(ctx, c.Namespace, c.Name)
 	if err != nil {
 		return err
 	}
@@ -36,34 +36,52 @@ func (a *invocation) history(ctx context.Context) error {
 		_, err := a.Out.Write(text)
 		return err
 	}
-	records, all, err := recording.Read(bytes.NewReader(text))
+	entries, all, err := journal.Read(bytes.NewReader(text))
 	if err != nil {
 		return err
 	}
 	if a.at.IsZero() {
-		return recording.History(a.Out, records, all)
+		return a.tell(entries, all)
 	}
-	for len(records) > 0 && records[len(records)-1].Time.After(a.at) {
-		records = records[:len(records)-1]
+	for len(entries) > 0 && entries[len(entries)-1].Time.After(a.at) {
+		entries = entries[:len(entries)-1]
 	}
-	if len(records) == 0 {
-		return fmt.Errorf("nothing about EtcdCluster %s/%s is recorded from before %s", c.Namespace, c.Name,
+	if len(entries) == 0 {
+		return fmt.Errorf("no entry about EtcdCluster %s/%s is from before %s", c.Namespace, c.Name,
 			a.at.Format(time.RFC3339))
 	}
-	last := records[len(records)-1:]
-	if err := recording.History(a.Out, last, all); err != nil {
+	last := entries[len(entries)-1:]
+	if err := a.tell(last, all); err != nil {
 		return err
 	}
 	status, err := yaml.JSONToYAML(all[last[0].Decided.Status])
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.Out, "\n%s", status)
+	_, err = fmt.Fprintf(a.Out, "\nits status:\n%s", status)
 	return err
 }
 
-// records are what all pods of Quorate have recorded about a cluster.
-func (a *invocation) records(ctx context.Context, namespace, name string) ([]byte, error) {
+// tell prints what happened.
+func (a *invocation) tell(entries []*journal.Entry, all journal.Objects) error {
+	events, err := journal.Events(entries, all)
+	if err != nil {
+		return err
+	}
+	for _, event := range events {
+		at := event.Time.UTC().Format(time.RFC3339)
+		for _, words := range append([]string{event.Decided}, event.Changes...) {
+			for _, line := range wrapped(words, width-len(at)-2) {
+				fmt.Fprintf(a.Out, "%-20s  %s\n", at, line)
+				at = ""
+			}
+		}
+	}
+	return nil
+}
+
+// entries are what all pods of Quorate have written down about a cluster.
+func (a *invocation) entries(ctx context.Context, namespace, name string) ([]byte, error) {
 	out, err := a.kube.run(ctx, "get", "pods", "-n", a.quorate, "-l", "app.kubernetes.io/name=quorate", "-o", "json")
 	var pods corev1.PodList
 	if err == nil {
@@ -78,7 +96,7 @@ func (a *invocation) records(ctx context.Context, namespace, name string) ([]byt
 		if pod.Status.Phase != corev1.PodRunning {
 			continue
 		}
-		told, err := a.kube.run(ctx, "exec", pod.Name, "-n", a.quorate, "-c", "quorate", "--", "/quorate", "records",
+		told, err := a.kube.run(ctx, "exec", pod.Name, "-n", a.quorate, "-c", "quorate", "--", "/quorate", "journal",
 			"--namespace", namespace, "--name", name)
 		failed = errors.Join(failed, err)
 		all.Write(told)
@@ -87,8 +105,8 @@ func (a *invocation) records(ctx context.Context, namespace, name string) ([]byt
 		return all.Bytes(), nil
 	}
 	if failed != nil {
-		return nil, fmt.Errorf("records are read with `kubectl exec` in Quorate's pods: %w", failed)
+		return nil, fmt.Errorf("the journal is read with `kubectl exec` in Quorate's pods: %w", failed)
 	}
-	return nil, fmt.Errorf("no pod of Quorate in namespace %s has recorded anything about EtcdCluster %s/%s", a.quorate,
-		namespace, name)
+	return nil, fmt.Errorf("no pod of Quorate in namespace %s has an entry about EtcdCluster %s/%s", a.quorate, namespace,
+		name)
 }

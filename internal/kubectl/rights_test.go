@@ -79,6 +79,7 @@ func everything(t *testing.T) []*kube {
 	plain, certified := steady(t), steady(t)
 	pod := string(listOf(plain.child("Pod orders-0")))
 	plain.says["get pods -n quorate-system"], plain.says["get pods -n metacontroller"] = pod, pod
+	certified.says["get pods -n quorate-system"] = pod
 	within(certified.cluster, "spec")["tls"] = map[string]any{"mode": "CertManager",
 		"certManager": map[string]any{"issuerRef": map[string]any{"name": "theirs"}}}
 	certified.says["get compositecontrollers"] = strings.Replace(plain.says["get compositecontrollers"],
@@ -89,6 +90,7 @@ func everything(t *testing.T) []*kube {
 	for _, k := range []*kube{plain, certified} {
 		k.backedUp()
 		k.connected()
+		k.says[execJournal] = journalOf(t, noon)
 		k.says["get pvc"] = `{"items":[{"metadata":{"name":"data-etcd-0"}}]}`
 		k.says["get "+operations+" orders-"] = `{"status":{"phase":"Succeeded"}}`
 		k.says["get "+snapshots+" orders-snapshot-"] = `{"status":{"phase":"Succeeded"}}`

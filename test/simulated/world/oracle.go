@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/recording"
+	"github.com/quorate-dev/quorate/hooks/journal"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -108,7 +108,7 @@ func (w *World) judge(o observation.Observation, c *Call, seen []sight) {
 			w.violate("S15", "two decisions on the same observation differ")
 		}
 		w.judgeRest(o, d)
-		w.judgeRecord(o, d)
+		w.judgeJournal(o, d)
 	}
 }
 
@@ -137,28 +137,28 @@ func (w *World) judgeRest(o observation.Observation, d decision.Decision) {
 	}
 }
 
-// eachRecorded: to record and replay takes as long as to decide some ten times.
-const eachRecorded = 16
+// eachWritten: to write down and replay takes as long as to decide some ten times.
+const eachWritten = 16
 
-// judgeRecord replays the records of some decisions: the same must follow from them.
-func (w *World) judgeRecord(o observation.Observation, d decision.Decision) {
-	if w.Oracle.decisions++; w.Oracle.decisions%eachRecorded != 0 && o.Taken == nil {
+// judgeJournal replays the entries of some decisions: the same must follow from them.
+func (w *World) judgeJournal(o observation.Observation, d decision.Decision) {
+	if w.Oracle.decisions++; w.Oracle.decisions%eachWritten != 0 && o.Taken == nil {
 		return
 	}
-	record, objects, err := recording.New("", o, d)
+	entry, objects, err := journal.New("", o, d)
 	if err != nil {
 		w.violate("S15", "%s", err)
 		return
 	}
-	again, err := record.Replayed(objects, hooks.Decide)
+	again, err := entry.Replayed(objects, hooks.Decide)
 	var differ []string
 	if err == nil {
-		differ, err = objects.Differences(&record.Decided, &again)
+		differ, err = objects.Differences(&entry.Decided, &again)
 	}
 	if err != nil {
 		w.violate("S15", "%s", err)
 	} else if len(differ) > 0 {
-		w.violate("S15", "decided once more from its record, a decision differs in %s", differ)
+		w.violate("S15", "decided once more from its entry, a decision differs in %s", differ)
 	}
 }
 

@@ -8,4 +8,4 @@ import (
 )
 
 // sameUser can't be told here.
-func sameUser(net.Conn) error { return errors.New("records are told on Linux alone") }
+func sameUser(net.Conn) error { return errors.New("entries are told on Linux alone") }

@@ -1,4 +1,4 @@
-package recording
+package journal
 
 import (
 	"fmt"
@@ -11,14 +11,14 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-// Replay decides once more about all that was recorded, and writes where that comes to something else: each decision,
+// Replay decides once more about all that a journal has, and writes where that comes to something else: each decision,
 // and at the end which pods would be deleted that were not. The result is how many decisions differ.
 func Replay(out io.Writer, version string, decide func(observation.Observation) decision.Decision,
-	records []*Record, all Objects) (int, error) {
+	entries []*Entry, all Objects) (int, error) {
 	others := 0
 	clusters := map[string]bool{}
 	var deleted []string
-	for _, r := range records {
+	for _, r := range entries {
 		again, err := r.Replayed(all, decide)
 		if err != nil {
 			return 0, err
@@ -49,7 +49,8 @@ func Replay(out io.Writer, version string, decide func(observation.Observation) 
 			}
 		}
 	}
-	fmt.Fprintf(out, "%d of %d decisions about %d clusters are others by %s\n", others, len(records), len(clusters), version)
+	fmt.Fprintf(out, "%d of %d decisions about %d clusters are others by %s\n", others, len(entries), len(clusters),
+		version)
 	if slices.Sort(deleted); len(deleted) > 0 {
 		fmt.Fprintf(out, "pods that it would delete, to start them again or for good, and that were left: %s\n",
 			strings.Join(slices.Compact(deleted), ", "))
@@ -64,33 +65,37 @@ func (d *Decided) words() string {
 	return d.Rule + " (" + d.Step + ")"
 }
 
-// History writes what happened to one cluster: each change of what was decided, of its words, and of children.
-func History(out io.Writer, records []*Record, all Objects) error {
-	var last *Record
-	for _, r := range records {
-		o, err := r.Observation(all)
+// An Event is something that was decided at a time, and what that changed.
+type Event struct {
+	Time    time.Time
+	Decided string
+	Changes []string
+}
+
+// Events are what happened to one cluster: each change of what was decided, of its words, and of children.
+func Events(entries []*Entry, all Objects) ([]Event, error) {
+	var events []Event
+	last := ""
+	for _, e := range entries {
+		o, err := e.Observation(all)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		wanted, err := all.Wanted(&r.Decided)
+		wanted, err := all.Wanted(&e.Decided)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		changes := changes(&o.Children, wanted)
-		told := last != nil && last.Decided.Rule == r.Decided.Rule && last.Decided.Message == r.Decided.Message
-		if told && r.Decided.Step == "" && len(changes) == 0 {
-			continue
+		event := Event{Time: e.Time, Decided: e.Decided.Rule + ": " + e.Decided.Message}
+		if e.Decided.Step != "" {
+			event.Changes = append(event.Changes, "etcd: "+e.Decided.Step)
 		}
-		last = r
-		fmt.Fprintf(out, "%s  %s: %s\n", r.Time.UTC().Format(time.RFC3339), r.Decided.Rule, r.Decided.Message)
-		if r.Decided.Step != "" {
-			fmt.Fprintf(out, "%22setcd: %s\n", "", r.Decided.Step)
+		event.Changes = append(event.Changes, changes(&o.Children, wanted)...)
+		if event.Decided != last || len(event.Changes) > 0 {
+			events = append(events, event)
 		}
-		for _, change := range changes {
-			fmt.Fprintf(out, "%22s%s\n", "", change)
-		}
+		last = event.Decided
 	}
-	return nil
+	return events, nil
 }
 
 // changes are the children that a decision creates and deletes.

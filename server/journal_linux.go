@@ -28,7 +28,7 @@ func sameUser(conn net.Conn) error {
 	case asked != nil:
 		return asked
 	case int(peer.Uid) != os.Geteuid():
-		return fmt.Errorf("user %d asked for records, and they are for %d alone", peer.Uid, os.Geteuid())
+		return fmt.Errorf("user %d asked for entries, and they are for %d alone", peer.Uid, os.Geteuid())
 	}
 	return nil
 }

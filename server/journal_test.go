@@ -19,60 +19,62 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/journal"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/recording"
 )
 
-// recordsOf are what a server tells of records.
-func recordsOf(t *testing.T, r *recorder, namespace, name string) ([]*recording.Record, recording.Objects, string) {
+// entriesOf are what a server tells of entries.
+func entriesOf(t *testing.T, r *keeper, namespace, name string) ([]*journal.Entry, journal.Objects, string) {
 	t.Helper()
 	var out bytes.Buffer
 	require.NoError(t, r.write(&out, namespace, name))
 	text := out.String()
-	records, all, err := recording.Read(&out)
+	entries, all, err := journal.Read(&out)
 	require.NoError(t, err)
-	return records, all, text
+	return entries, all, text
 }
 
-// TestWhatIsDecidedIsRecorded: a decision that is the last one is recorded once, and decided once more it is the same.
-func TestWhatIsDecidedIsRecorded(t *testing.T) {
+// TestWhatIsDecidedIsWrittenDown: a decision that is the last one is written down once, and decided once more it is
+// the same.
+func TestWhatIsDecidedIsWrittenDown(t *testing.T) {
 	s, _ := testServer(Options{Version: "v0.1.0"})
 	s.now = func() time.Time { return time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC) }
 	for _, body := range [][]byte{steady(t), steady(t), edited(t, set(5, "replicas", "parent", "spec"))} {
 		require.Equal(t, http.StatusOK, post(s.Handler(), "/sync", body).Code)
 	}
-	records, all, _ := recordsOf(t, &s.records, "shop", "orders")
-	require.Len(t, records, 3, "converged, a learner is to be added, and what followed")
-	assert.Equal(t, "v0.1.0", records[0].Version)
-	assert.Equal(t, "add learner orders-3", records[1].Decided.Step)
-	for _, r := range records {
+	entries, all, _ := entriesOf(t, &s.journal, "shop", "orders")
+	require.Len(t, entries, 3, "converged, a learner is to be added, and what followed")
+	assert.Equal(t, "v0.1.0", entries[0].Version)
+	assert.Equal(t, "add learner orders-3", entries[1].Decided.Step)
+	for _, r := range entries {
 		again, err := r.Replayed(all, hooks.Decide)
 		require.NoError(t, err)
 		differ, err := all.Differences(&r.Decided, &again)
 		require.NoError(t, err)
 		assert.Empty(t, differ)
 	}
-	none, _, _ := recordsOf(t, &s.records, "shop", "others")
+	none, _, _ := entriesOf(t, &s.journal, "shop", "others")
 	assert.Empty(t, none)
 
 	var told bytes.Buffer
-	others, err := recording.Replay(&told, "v0.2.0", func(o observation.Observation) decision.Decision {
+	others, err := journal.Replay(&told, "v0.2.0", func(o observation.Observation) decision.Decision {
 		d := hooks.Decide(o)
 		d.Children.Pods = d.Children.Pods[1:]
 		return d
-	}, records[:1], all)
+	}, entries[:1], all)
 	require.NoError(t, err)
 	assert.Equal(t, 1, others)
-	assert.Contains(t, told.String(), "2026-03-01T09:00:00Z  shop/orders  was Converged, would be Converged\n  differs in: Pod orders-0\n")
+	assert.Contains(t, told.String(), "2026-03-01T09:00:00Z  shop/orders  was Converged, would be Converged\n"+
+		"  differs in: Pod orders-0\n")
 	assert.Contains(t, told.String(), "that were left: shop/orders-0\n")
 
-	told.Reset()
-	require.NoError(t, recording.History(&told, records, all))
-	assert.Contains(t, told.String(), "etcd: add learner orders-3\n")
+	events, err := journal.Events(entries, all)
+	require.NoError(t, err)
+	assert.Equal(t, "etcd: add learner orders-3", events[1].Changes[0])
 }
 
-// TestNoSecretIsRecorded: neither what a Secret holds nor a manifest of it that a tool has left there.
-func TestNoSecretIsRecorded(t *testing.T) {
+// TestNoSecretIsInTheJournal: neither what a Secret holds nor a manifest of it that a tool has left there.
+func TestNoSecretIsInTheJournal(t *testing.T) {
 	const mark = "ThisIsTheMark"
 	marked := base64.StdEncoding.EncodeToString([]byte(mark))
 	s, _ := testServer(Options{})
@@ -94,18 +96,18 @@ func TestNoSecretIsRecorded(t *testing.T) {
 			"data": map[string]any{"password": marked}}
 	}))
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
-	records, _, text := recordsOf(t, &s.records, "", "")
-	require.NotEmpty(t, records)
+	entries, _, text := entriesOf(t, &s.journal, "", "")
+	require.NotEmpty(t, entries)
 	assert.Contains(t, text, "orders-user.root")
 	for _, secret := range []string{mark, marked} {
 		assert.NotContains(t, text, secret)
 	}
 }
 
-// TestRecordsHaveTheirRoom: at rest a record is less than 1 KiB in memory, the oldest of the namespace with the most
+// TestTheJournalHasItsRoom: at rest an entry is less than 1 KiB in memory, the oldest of the namespace with the most
 // make room, and what is counted is what is there.
-func TestRecordsHaveTheirRoom(t *testing.T) {
-	r := &recorder{room: 1 << 20}
+func TestTheJournalHasItsRoom(t *testing.T) {
+	r := &keeper{room: 1 << 20}
 	observed := func(namespace string, n int) (observation.Observation, decision.Decision) {
 		o := observation.Observation{Cluster: &v1beta1.EtcdCluster{}, Now: time.Unix(int64(n), 0)}
 		o.Cluster.Name = "demo"
@@ -120,20 +122,20 @@ func TestRecordsHaveTheirRoom(t *testing.T) {
 	}
 	for i := range 50 {
 		o, d := observed("quiet", i)
-		require.NoError(t, r.record(o, d))
+		require.NoError(t, r.add(o, d))
 	}
 	before := r.held
-	for i := range 5000 {
+	for i := range 1500 {
 		o, d := observed("loud", i)
 		d.Status.Rule = fmt.Sprint(i)
-		require.NoError(t, r.record(o, d))
+		require.NoError(t, r.add(o, d))
 		require.LessOrEqual(t, r.held, r.room)
 	}
-	records, _, _ := recordsOf(t, r, "quiet", "")
-	assert.Len(t, records, 50)
-	records, _, _ = recordsOf(t, r, "loud", "")
-	assert.Greater(t, len(records), 100)
-	assert.Equal(t, time.Unix(4999, 0).UTC(), records[len(records)-1].Time.UTC())
+	entries, _, _ := entriesOf(t, r, "quiet", "")
+	assert.Len(t, entries, 50)
+	entries, _, _ = entriesOf(t, r, "loud", "")
+	assert.Greater(t, len(entries), 100)
+	assert.Equal(t, time.Unix(1499, 0).UTC(), entries[len(entries)-1].Time.UTC())
 	assert.Less(t, before, int64(50<<10+20<<10))
 	for r.held > 0 {
 		r.drop()
@@ -142,8 +144,8 @@ func TestRecordsHaveTheirRoom(t *testing.T) {
 	assert.Empty(t, r.namespaces)
 }
 
-// TestRecordsAreAskedFor: through the socket, and by our own user.
-func TestRecordsAreAskedFor(t *testing.T) {
+// TestTheJournalIsAskedFor: through the socket, and by our own user.
+func TestTheJournalIsAskedFor(t *testing.T) {
 	s, log := testServer(Options{})
 	require.Equal(t, http.StatusOK, post(s.Handler(), "/sync", steady(t)).Code)
 	at := filepath.Join(t.TempDir(), "socket")
@@ -151,21 +153,21 @@ func TestRecordsAreAskedFor(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); s.ServeRecords(ctx, socket) }()
+	go func() { defer close(done); s.ServeJournal(ctx, socket) }()
 	var out bytes.Buffer
-	require.NoError(t, AskRecords(ctx, at, RecordsAsked{Namespace: "shop"}, &out))
-	records, _, err := recording.Read(&out)
+	require.NoError(t, AskJournal(ctx, at, JournalAsked{Namespace: "shop"}, &out))
+	entries, _, err := journal.Read(&out)
 	require.NoError(t, err)
-	assert.Len(t, records, 1)
+	assert.Len(t, entries, 1)
 
 	conn, err := net.Dial("unix", at)
 	require.NoError(t, err)
 	_, err = conn.Write([]byte("GET / HTTP/1.1\r\n\r\n"))
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
-	require.NoError(t, AskRecords(ctx, at, RecordsAsked{Namespace: "elsewhere"}, &out), "it answers the next one")
+	require.NoError(t, AskJournal(ctx, at, JournalAsked{Namespace: "elsewhere"}, &out), "it answers the next one")
 	cancel()
 	<-done
 	assert.Contains(t, log.String(), "the question can't be read")
-	require.Error(t, AskRecords(t.Context(), at, RecordsAsked{}, &out))
+	require.Error(t, AskJournal(t.Context(), at, JournalAsked{}, &out))
 }

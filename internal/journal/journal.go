@@ -1,5 +1,5 @@
-// Package records has the commands `quorate records` and `quorate replay`.
-package records
+// Package journal has the commands `quorate journal` and `quorate replay`.
+package journal
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/hooks/recording"
+	"github.com/quorate-dev/quorate/hooks/journal"
 	"github.com/quorate-dev/quorate/server"
 )
 
-// Print is quorate records: what the quorate serve of this pod has recorded.
+// Print is quorate journal: what the quorate serve of this pod has written down.
 func Print(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
-	var asked server.RecordsAsked
-	flags := flag.NewFlagSet("quorate records", flag.ContinueOnError)
+	var asked server.JournalAsked
+	flags := flag.NewFlagSet("quorate journal", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	listen := flags.String("listen", ":8080", "`address` of the hooks of that server")
 	flags.StringVar(&asked.Namespace, "namespace", "", "`namespace` of the clusters; empty for all")
@@ -25,20 +25,21 @@ func Print(ctx context.Context, args []string, getenv func(string) string, stdou
 	if err := command.ParseWithEnv(flags, args, getenv); err != nil {
 		return err
 	}
-	socket, err := server.RecordsSocket(*listen)
+	socket, err := server.JournalSocket(*listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	return server.AskRecords(ctx, socket, asked, stdout)
+	return server.AskJournal(ctx, socket, asked, stdout)
 }
 
-// Replay is quorate replay: the files of records are decided about once more, by this release. The result is whether
+// Replay is quorate replay: the files of a journal are decided about once more, by this release. The result is whether
 // all decisions are the same.
 func Replay(version string, args []string, stdin io.Reader, stdout, stderr io.Writer) (bool, error) {
 	flags := flag.NewFlagSet("quorate replay", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
-		fmt.Fprint(stderr, "Usage: quorate replay FILE...\n\nFILE holds what `quorate records` has printed; - is the input.\n")
+		fmt.Fprint(stderr, "Usage: quorate replay FILE...\n\n"+
+			"FILE holds what `quorate journal` has printed; - is the input.\n")
 	}
 	if err := flags.Parse(args); err != nil {
 		return false, command.ErrUsage
@@ -60,10 +61,10 @@ func Replay(version string, args []string, stdin io.Reader, stdout, stderr io.Wr
 		defer func() { _ = file.Close() }()
 		files = append(files, file)
 	}
-	read, objects, err := recording.Read(files...)
+	read, objects, err := journal.Read(files...)
 	if err != nil {
 		return false, err
 	}
-	others, err := recording.Replay(stdout, version, hooks.Decide, read, objects)
+	others, err := journal.Replay(stdout, version, hooks.Decide, read, objects)
 	return others == 0, err
 }

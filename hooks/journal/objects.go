@@ -1,4 +1,4 @@
-package recording
+package journal
 
 import (
 	"crypto/sha256"
@@ -21,7 +21,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/users"
 )
 
-// Ref names an object by what it holds. Most objects are the same from one record to the next.
+// Ref names an object by what it holds. Most objects are the same from one entry to the next.
 type Ref string
 
 // Objects are objects in JSON.
@@ -35,7 +35,7 @@ func (all Objects) add(object any) (Ref, error) {
 func (all Objects) put(object any, how json.Options) (Ref, error) {
 	text, err := json.Marshal(object, written, how)
 	if err != nil {
-		return "", fmt.Errorf("an object can't be recorded: %w", err)
+		return "", fmt.Errorf("an object can't be written down: %w", err)
 	}
 	sum := sha256.Sum256(text)
 	ref := Ref(base64.RawURLEncoding.EncodeToString(sum[:12]))
@@ -46,7 +46,7 @@ func (all Objects) put(object any, how json.Options) (Ref, error) {
 func (all Objects) get(ref Ref, into any, how json.Options) error {
 	text, there := all[ref]
 	if !there {
-		return fmt.Errorf("the records lack the object %s", ref)
+		return fmt.Errorf("the journal lacks the object %s", ref)
 	}
 	return json.Unmarshal(text, into, written, how)
 }
@@ -133,7 +133,7 @@ func ofRef[T any](get func(Ref, *T) error) *json.Unmarshalers {
 	})
 }
 
-// written is how records are written and read: as Kubernetes does it, with what says of itself that it is left out, and
+// written is how entries are written and read: as Kubernetes does it, with what says of itself that it is left out, and
 // each value of a closed set under the name of its type.
 var (
 	written = json.JoinOptions(jsonv1.DefaultOptionsV1(), json.Deterministic(true),

@@ -16,46 +16,46 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/journal"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	"github.com/quorate-dev/quorate/hooks/recording"
 )
 
-// recorder keeps the newest records of decisions that changed something, or differ from the last one about the cluster:
+// keeper keeps the newest entries of decisions that changed something, or differ from the last one about the cluster:
 // as many as there is room for. The oldest of the namespace that has the most make room for others.
-type recorder struct {
+type keeper struct {
 	version string
 	room    int64 // bytes
 
 	mu         sync.Mutex
 	last       map[types.UID][sha256.Size]byte // of answers
-	objects    map[recording.Ref]*shared
+	objects    map[journal.Ref]*shared
 	namespaces map[string]*shelf
 	held       int64
 }
 
-// shared is an object of some records. It counts for the namespace that brought it.
+// shared is an object of some entries. It counts for the namespace that brought it.
 type shared struct {
 	packed []byte
 	uses   int
 	payer  *shelf
 }
 
-func (s *shared) bytes() int64 { return int64(len(s.packed)) + perRecord }
+func (s *shared) bytes() int64 { return int64(len(s.packed)) + perEntry }
 
-// shelf are the records of a namespace, oldest first.
+// shelf are the entries of a namespace, oldest first.
 type shelf struct {
-	records []*kept
+	entries []*kept
 	held    int64
 }
 
-// kept is a record in JSON, with the objects that it has.
+// kept is an entry in JSON, with the objects that it has.
 type kept struct {
 	packed []byte
 	name   string
-	refs   []recording.Ref
+	refs   []journal.Ref
 }
 
-func (k *kept) bytes() int64 { return int64(len(k.packed)) + perRecord }
+func (k *kept) bytes() int64 { return int64(len(k.packed)) + perEntry }
 
 // packers are kept: each has some hundred KiB.
 var packers = sync.Pool{New: func() any {
@@ -78,23 +78,23 @@ func packed(text []byte) []byte {
 
 func unpacked(text []byte) ([]byte, error) { return io.ReadAll(flate.NewReader(bytes.NewReader(text))) }
 
-// perRecord is what the maps and slices take for one record, or one object, in bytes.
-const perRecord = 200
+// perEntry is what the maps and slices take for one entry, or one object, in bytes.
+const perEntry = 200
 
-// partForRecords is which part of the memory that the process may use records may take.
-const partForRecords = 16
+// partForJournal is which part of the memory that the process may use entries may take.
+const partForJournal = 16
 
-// roomForRecords is in bytes.
-func roomForRecords() int64 {
+// roomForJournal is in bytes.
+func roomForJournal() int64 {
 	limit := debug.SetMemoryLimit(-1) // which only asks
 	if limit == math.MaxInt64 {
 		return 64 << 20
 	}
-	return limit / partForRecords
+	return limit / partForJournal
 }
 
-// answered records a decision unless the answer is the last one.
-func (r *recorder) answered(o observation.Observation, d decision.Decision, answer []byte) error {
+// answered writes a decision down unless the answer is the last one.
+func (r *keeper) answered(o observation.Observation, d decision.Decision, answer []byte) error {
 	sum := sha256.Sum256(answer)
 	r.mu.Lock()
 	same := r.last[o.Cluster.UID] == sum
@@ -106,31 +106,31 @@ func (r *recorder) answered(o observation.Observation, d decision.Decision, answ
 	if same && o.Taken == nil {
 		return nil
 	}
-	return r.record(o, d)
+	return r.add(o, d)
 }
 
-// record records a decision.
-func (r *recorder) record(o observation.Observation, d decision.Decision) error {
-	record, objects, err := recording.New(r.version, o, d)
+// add writes a decision down.
+func (r *keeper) add(o observation.Observation, d decision.Decision) error {
+	entry, objects, err := journal.New(r.version, o, d)
 	if err != nil {
 		return err
 	}
-	text, err := record.Text()
+	text, err := entry.Text()
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.objects == nil {
-		r.objects = map[recording.Ref]*shared{}
+		r.objects = map[journal.Ref]*shared{}
 		r.namespaces = map[string]*shelf{}
 	}
-	s := r.namespaces[record.Namespace]
+	s := r.namespaces[entry.Namespace]
 	if s == nil {
 		s = &shelf{}
-		r.namespaces[record.Namespace] = s
+		r.namespaces[entry.Namespace] = s
 	}
-	one := &kept{packed: packed(text), name: record.Name}
+	one := &kept{packed: packed(text), name: entry.Name}
 	for ref, object := range objects {
 		one.refs = append(one.refs, ref)
 		known := r.objects[ref]
@@ -141,7 +141,7 @@ func (r *recorder) record(o observation.Observation, d decision.Decision) error 
 		}
 		known.uses++
 	}
-	s.records = append(s.records, one)
+	s.entries = append(s.entries, one)
 	r.count(s, one.bytes())
 	for r.held > r.room && len(r.namespaces) > 0 {
 		r.drop()
@@ -149,19 +149,19 @@ func (r *recorder) record(o observation.Observation, d decision.Decision) error 
 	return nil
 }
 
-func (r *recorder) count(s *shelf, bytes int64) {
+func (r *keeper) count(s *shelf, bytes int64) {
 	s.held += bytes
 	r.held += bytes
 }
 
-// drop forgets the oldest record of the namespace that has the most. The lock is held.
-func (r *recorder) drop() {
+// drop forgets the oldest entry of the namespace that has the most. The lock is held.
+func (r *keeper) drop() {
 	largest := slices.MaxFunc(slices.Collect(maps.Keys(r.namespaces)), func(a, b string) int {
 		return cmp.Compare(r.namespaces[a].held, r.namespaces[b].held)
 	})
 	s := r.namespaces[largest]
-	oldest := s.records[0]
-	s.records = slices.Delete(s.records, 0, 1)
+	oldest := s.entries[0]
+	s.entries = slices.Delete(s.entries, 0, 1)
 	r.count(s, -oldest.bytes())
 	for _, ref := range oldest.refs {
 		known := r.objects[ref]
@@ -170,33 +170,33 @@ func (r *recorder) drop() {
 			r.count(known.payer, -known.bytes())
 		}
 	}
-	if len(s.records) == 0 {
+	if len(s.entries) == 0 {
 		delete(r.namespaces, largest)
 	}
 }
 
-// forget is for a cluster that is gone. Its records stay.
-func (r *recorder) forget(cluster types.UID) {
+// forget is for a cluster that is gone. Its entries stay.
+func (r *keeper) forget(cluster types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.last, cluster)
 }
 
-// write writes the records of clusters of this namespace and name, either of which may be empty for all: oldest first
-// in each namespace, one line for each object and record.
-func (r *recorder) write(out io.Writer, namespace, name string) error {
+// write writes the entries of clusters of this namespace and name, either of which may be empty for all: oldest first
+// in each namespace, one line for each object and entry.
+func (r *keeper) write(out io.Writer, namespace, name string) error {
 	type line struct {
-		ref    recording.Ref
+		ref    journal.Ref
 		packed []byte
 	}
 	var lines []line
-	told := map[recording.Ref]bool{}
+	told := map[journal.Ref]bool{}
 	r.mu.Lock()
 	for in, s := range r.namespaces {
 		if namespace != "" && in != namespace {
 			continue
 		}
-		for _, one := range s.records {
+		for _, one := range s.entries {
 			if name != "" && one.name != name {
 				continue
 			}
@@ -215,9 +215,9 @@ func (r *recorder) write(out io.Writer, namespace, name string) error {
 		if err != nil {
 			return err
 		}
-		told := recording.Line{Ref: one.ref, Object: text}
+		told := journal.Line{Ref: one.ref, Object: text}
 		if one.ref == "" {
-			told = recording.Line{Record: text}
+			told = journal.Line{Entry: text}
 		}
 		if text, err = json.Marshal(told); err != nil {
 			return err

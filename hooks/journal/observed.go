@@ -1,4 +1,4 @@
-package recording
+package journal
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-// observed is an [observation.Observation] as records have it.
+// observed is an [observation.Observation] as entries have it.
 type observed struct {
 	Cluster            *v1beta1.EtcdCluster // without its status, and with the times of managedFields alone
 	Written            []*metav1.Time       `json:",omitempty"`
@@ -32,7 +32,7 @@ type observed struct {
 	Zones              []string `json:",omitempty"`
 }
 
-// history is an object: it is the same from record to record.
+// history is an object: it is the same from record to entry.
 type history struct{ Entries []v1beta1.HistoryEntry }
 
 func observedOf(o observation.Observation) observed {
@@ -47,8 +47,8 @@ func observedOf(o observation.Observation) observed {
 	if len(o.Recent) > 0 {
 		recent = &history{o.Recent}
 	}
-	return observed{Cluster: &cluster, Recent: recent, Written: times, Status: &o.Cluster.Status, Children: o.Children, Etcd: o.Etcd,
-		Health: o.Health, Related: o.Related, WithoutLastApplied: o.WithoutLastApplied, Unsealed: o.Unsealed,
+	return observed{Cluster: &cluster, Recent: recent, Written: times, Status: &o.Cluster.Status,
+		Children: o.Children, Etcd: o.Etcd, Health: o.Health, Related: o.Related, WithoutLastApplied: o.WithoutLastApplied, Unsealed: o.Unsealed,
 		Fresh: o.Fresh, Taken: o.Taken, Now: o.Now, Resync: o.Resync, Settings: &o.Settings,
 		Zones: slices.Sorted(maps.Keys(o.Zones))}
 }

@@ -1,9 +1,9 @@
-// Package recording keeps what decisions were made of, so that they can be made once more: on another machine, or by
-// another release. Decide is a pure function of its observation, so a record of that is all that is needed.
+// Package journal keeps what decisions were made of, so that they can be made once more: on another machine, or by
+// another release. Decide is a pure function of its observation, so a journal of those is all that is needed.
 //
-// A record has no Secret and no key of one: an observation has none, but for annotations in which others keep the
+// An entry has no Secret and no key of one: an observation has none, but for annotations in which others keep the
 // manifest of a Secret, and those are left out here.
-package recording
+package journal
 
 import (
 	"errors"
@@ -20,8 +20,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-// Record is one decision.
-type Record struct {
+// Entry is one decision.
+type Entry struct {
 	// Version of Quorate that decided.
 	Version string
 	// Time of the call, by Quorate's clock.
@@ -33,45 +33,45 @@ type Record struct {
 	Decided  Decided
 }
 
-// Line is one of a file of records: an object, or a record that has it. An object is before the records that have it.
+// Line is one of a journal: an object, or an entry that has it. An object is before the entries that have it.
 type Line struct {
 	Ref    Ref            `json:"ref,omitempty"`
 	Object jsontext.Value `json:"object,omitempty"`
-	Record jsontext.Value `json:"record,omitempty"`
+	Entry  jsontext.Value `json:"entry,omitempty"`
 }
 
-// Read reads files of records, oldest first. What was recorded twice is there once.
-func Read(files ...io.Reader) ([]*Record, Objects, error) {
+// Read reads files of a journal, oldest first. What was written down twice is there once.
+func Read(files ...io.Reader) ([]*Entry, Objects, error) {
 	all := Objects{}
-	var records []*Record
+	var entries []*Entry
 	seen := map[string]bool{}
 	for _, file := range files {
 		in := jsontext.NewDecoder(file)
 		for n := 1; in.PeekKind() != 0; n++ { // 0 is the end, or no JSON
 			var line Line
 			if err := json.UnmarshalDecode(in, &line); err != nil {
-				return nil, nil, fmt.Errorf("line %d is no record: %w", n, err)
+				return nil, nil, fmt.Errorf("line %d is no entry of a journal: %w", n, err)
 			}
-			if line.Record == nil {
+			if line.Entry == nil {
 				all[line.Ref] = line.Object
 				continue
 			}
-			if seen[string(line.Record)] {
+			if seen[string(line.Entry)] {
 				continue
 			}
-			seen[string(line.Record)] = true
-			r := &Record{}
-			if err := json.Unmarshal(line.Record, r, written); err != nil {
-				return nil, nil, fmt.Errorf("line %d is no record: %w", n, err)
+			seen[string(line.Entry)] = true
+			r := &Entry{}
+			if err := json.Unmarshal(line.Entry, r, written); err != nil {
+				return nil, nil, fmt.Errorf("line %d is no entry of a journal: %w", n, err)
 			}
-			records = append(records, r)
+			entries = append(entries, r)
 		}
 		if _, err := in.ReadToken(); !errors.Is(err, io.EOF) {
-			return nil, nil, fmt.Errorf("this is no file of records: %w", err)
+			return nil, nil, fmt.Errorf("this is no journal: %w", err)
 		}
 	}
-	slices.SortStableFunc(records, func(a, b *Record) int { return a.Time.Compare(b.Time) })
-	return records, all, nil
+	slices.SortStableFunc(entries, func(a, b *Entry) int { return a.Time.Compare(b.Time) })
+	return entries, all, nil
 }
 
 // Decided is a decision. Two are the same if all of it is.
@@ -94,36 +94,36 @@ func (all Objects) Wanted(d *Decided) (Children, error) {
 	return children, all.get(d.Children, &children, written)
 }
 
-// New records a decision. The result holds its objects by itself, and o and d are not changed.
-func New(version string, o observation.Observation, d decision.Decision) (*Record, Objects, error) {
+// New entries a decision. The result holds its objects by itself, and o and d are not changed.
+func New(version string, o observation.Observation, d decision.Decision) (*Entry, Objects, error) {
 	all := Objects{}
 	observed, err := json.Marshal(observedOf(o), written, all.apart())
 	if err != nil {
-		return nil, nil, fmt.Errorf("an observation can't be recorded: %w", err)
+		return nil, nil, fmt.Errorf("an observation can't be written down: %w", err)
 	}
 	decided, err := all.decided(d)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &Record{Version: version, Time: o.Now, Namespace: o.Cluster.Namespace, Name: o.Cluster.Name,
+	return &Entry{Version: version, Time: o.Now, Namespace: o.Cluster.Namespace, Name: o.Cluster.Name,
 		UID: string(o.Cluster.UID), Observed: observed, Decided: decided}, all, nil
 }
 
-// Text is the record as files have it.
-func (r *Record) Text() (jsontext.Value, error) { return json.Marshal(r, written) }
+// Text is the entry as files have it.
+func (r *Entry) Text() (jsontext.Value, error) { return json.Marshal(r, written) }
 
 // Observation is what was observed. The objects must be among these.
-func (r *Record) Observation(all Objects) (observation.Observation, error) {
+func (r *Entry) Observation(all Objects) (observation.Observation, error) {
 	var read observed
 	if err := json.Unmarshal(r.Observed, &read, written, all.together()); err != nil {
-		return observation.Observation{}, fmt.Errorf("the record of %s/%s at %s can't be read: %w", r.Namespace, r.Name,
+		return observation.Observation{}, fmt.Errorf("the entry of %s/%s at %s can't be read: %w", r.Namespace, r.Name,
 			r.Time.Format(time.RFC3339), err)
 	}
 	return read.observation()
 }
 
 // Replayed is what this release decides of what was observed. Its objects are added to those.
-func (r *Record) Replayed(all Objects, decide func(observation.Observation) decision.Decision) (Decided, error) {
+func (r *Entry) Replayed(all Objects, decide func(observation.Observation) decision.Decision) (Decided, error) {
 	o, err := r.Observation(all)
 	if err != nil {
 		return Decided{}, err
@@ -131,7 +131,7 @@ func (r *Record) Replayed(all Objects, decide func(observation.Observation) deci
 	return all.decided(decide(o))
 }
 
-// decided is a decision as records have it.
+// decided is a decision as entries have it.
 func (all Objects) decided(d decision.Decision) (Decided, error) {
 	told := Decided{Mode: d.Mode, Rule: d.Reason.Rule, Message: d.Reason.Message, ResyncAfter: d.ResyncAfter}
 	if d.Step != nil {
