@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 
@@ -151,29 +150,6 @@ func TestSkeletonOfADamagedDatabase(t *testing.T) {
 	require.NoError(t, os.WriteFile(databaseOf(dir), raw, 0o600))
 	err = takeSkeleton(databaseOf(dir), filepath.Join(dir, "skeleton.db"))
 	require.Equal(t, damaged, archive.ReasonOf(err), "%v", err)
-}
-
-// TestListOfFreePages: etcd keeps none in its database, except for one that it has just defragmented.
-func TestListOfFreePages(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for _, keeps := range []bool{false, true} {
-		path := filepath.Join(dir, strconv.FormatBool(keeps))
-		options := asEtcdOpens()
-		options.NoFreelistSync = !keeps
-		db, err := bolt.Open(path, 0o600, options)
-		require.NoError(t, err)
-		for range 3 {
-			require.NoError(t, db.Update(func(tx *bolt.Tx) error {
-				_, err := tx.CreateBucketIfNotExists([]byte("key"))
-				return err
-			}))
-		}
-		require.NoError(t, db.Close())
-		listed, err := listsFreePages(path)
-		require.NoError(t, err)
-		require.Equal(t, keeps, listed)
-	}
 }
 
 // TestFull: what a library says of a volume without room, in words alone too.
