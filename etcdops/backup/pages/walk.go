@@ -86,7 +86,9 @@ type walk struct {
 	seen marks
 }
 
-func (d *Database) walk(ctx context.Context) *walk { return &walk{Database: d, ctx: ctx, window: window{leaf: 1}} }
+func (d *Database) walk(ctx context.Context) *walk {
+	return &walk{Database: d, ctx: ctx, window: window{leaf: 1}}
+}
 
 // tree is a bucket: the pages below one, or a page that is in the list of buckets itself.
 type tree struct {

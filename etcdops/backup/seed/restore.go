@@ -168,10 +168,28 @@ func (p Programs) make(ctx context.Context, to staged, m member, bump int64) (*a
 	if outlineErr != nil {
 		return nil, outlineErr
 	}
-	if err := holds.Free.Write(to.database()); err != nil {
-		return nil, written(err, to.database())
+	return holds, s.into(to, holds.Free)
+}
+
+// OnTrial makes of a database, in which something was found, the data directory of a cluster of one (see [lone.Etcd]),
+// as Restore would. It is moved there.
+func (p Programs) OnTrial(ctx context.Context, database, dataDir string, holds *archive.Contents) error {
+	to := staged{dataDir: dataDir}
+	err := os.MkdirAll(filepath.Dir(to.database()), 0o700)
+	if err == nil {
+		err = os.Rename(database, to.database())
 	}
-	return holds, s.into(to)
+	if err == nil {
+		err = cutHash(to.database())
+	}
+	if err != nil {
+		return written(err, dataDir)
+	}
+	s, err := p.outline(ctx, to, solo, 0)
+	if err != nil {
+		return err
+	}
+	return s.into(to, holds.Free)
 }
 
 // BeginGap is how far above all revisions that clients may have seen a member begins: see hooks/facts/revisions.go.

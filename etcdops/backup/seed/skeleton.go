@@ -16,6 +16,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
+	"github.com/quorate-dev/quorate/etcdops/backup/pages"
 )
 
 // etcdutl copies a whole database before it changes some records of it: those of the members, of the
@@ -113,10 +114,13 @@ func copyBucket(to *bolt.Tx, name []byte, from *bolt.Bucket) error {
 var errNested = archive.OwnWords("it has a bucket in a bucket, which etcd does not make")
 
 // into writes to the database what etcdutl has changed in its skeleton, moves the log and the snapshot of
-// raft beside it, and removes the skeleton. The database has a list of its free pages: without one bbolt
+// raft beside it, and removes the skeleton. The database gets the list of its free pages: without one bbolt
 // walks over all pages when it opens one for writing, in a goroutine where a page that is none would end
 // the process.
-func (s *skeleton) into(to staged) error {
+func (s *skeleton) into(to staged, free *pages.Free) error {
+	if err := free.Write(to.database()); err != nil {
+		return written(err, to.database())
+	}
 	if err := s.write(to.database()); err != nil {
 		return err
 	}

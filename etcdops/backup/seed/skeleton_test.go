@@ -13,6 +13,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
+	"github.com/quorate-dev/quorate/etcdops/backup/pages"
 )
 
 type buckets map[string]map[string]string
@@ -121,7 +122,7 @@ func TestSkeleton(t *testing.T) {
 				require.NoError(t, os.Remove(path))
 				want.store(t, path)
 			}
-			err := s.into(in)
+			err := s.into(in, freeIn(t, path))
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
 				require.Equal(t, want, load(t, path), "nothing was changed")
@@ -135,6 +136,17 @@ func TestSkeleton(t *testing.T) {
 			require.FileExists(t, filepath.Join(filepath.Dir(path), "1-1.snap"))
 		})
 	}
+}
+
+// freeIn are the pages that hold nothing of a database.
+func freeIn(t *testing.T, path string) *pages.Free {
+	t.Helper()
+	d, err := pages.Open(path, 0)
+	require.NoError(t, err)
+	defer d.Close()
+	free, err := d.All(t.Context(), func([]byte) pages.Each { return nil })
+	require.NoError(t, err)
+	return free
 }
 
 // TestSkeletonOfADamagedDatabase: a page that makes no sense is an error, and no fault.

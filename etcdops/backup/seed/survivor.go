@@ -15,12 +15,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/quorate-dev/quorate/etcdops/backup/lone"
 	"github.com/quorate-dev/quorate/etcdops/backup/pages"
 )
 
-// solo is the cluster of one in which a survivor's database and log are brought together. Nothing listens at its peer
-// URL.
-var solo = member{name: "solo", peerURL: "http://127.0.0.1:1", initialCluster: "solo=http://127.0.0.1:1", token: "quorate-seed"} //nolint:gosec // a token of etcd is no secret
+// solo is the cluster of one in which a survivor's database and log are brought together.
+var solo = member{name: lone.Name, peerURL: lone.Peer, initialCluster: lone.Cluster, token: lone.Token}
 
 // soloBegins is the last entry that etcdutl writes into the log of a cluster of one: its member.
 const soloBegins = 1
@@ -84,7 +84,7 @@ func applied(ctx context.Context, p Programs, in staged, last uint64) (err error
 		return failure(failed, err, "the directory for etcd's sockets can't be created")
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(sockets)) }()
-	if err := p.replay(ctx, in, sockets, solo, last); err != nil {
+	if err := p.replay(ctx, in, sockets, last); err != nil {
 		return err
 	}
 	made, err := readDatabase(in.database())
