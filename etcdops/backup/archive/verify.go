@@ -72,11 +72,14 @@ func (o Order) verify(ctx context.Context, store *store, all []member, back age.
 func (o Order) tried(ctx context.Context, file, scratch string, report *stores.Snapshot) (*Contents, error) {
 	done := o.stopwatch()
 	fetched, err := Examine(ctx, file)
+	if err == nil && fetched.Free.Lost > 0 {
+		err = failure(Damaged, nil, "%d pages are neither in use nor in the list of free pages", fetched.Free.Lost)
+	}
+	if ReasonOf(err) == Damaged {
+		return nil, failure(Damaged, err, "there are damaged pages in the database of the snapshot")
+	}
 	if err != nil {
 		return nil, err
-	}
-	if lost := fetched.Free.Lost; lost > 0 {
-		return nil, failure(Damaged, nil, "%d pages of the snapshot are neither in use nor in its list of free pages", lost)
 	}
 	done("examined")
 	dir := filepath.Join(scratch, "restored")
