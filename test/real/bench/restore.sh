@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What it costs to fill a member's data directory, beside `etcdutl snapshot restore` of the same data with the same options, as a table: make build
-# etcd-binaries, then this, as root. GIGABYTES="1 4" VALUE=100000 RUNS=5 RAISED=1 VERSION=3.6.16 unless told otherwise; RAISED= leaves the revision as it is.
+# etcd-binaries, then this, as root. MEGABYTES="1000 4000" VALUE=100000 RUNS=5 RAISED=1 VERSION=3.6.16 unless told otherwise; RAISED= leaves the revision as it is.
 # All write to one folder of TMPDIR, by turns, with cold caches, so that the machine's mood is the same for all: compare ratios. Each size is run
 # without a limit of memory, and in a control group of a quarter of the size, pages of files among it. It needs three times the largest size on the disk.
 set -euo pipefail
@@ -11,14 +11,14 @@ dir=$(mktemp -d) etcd='' group=/sys/fs/cgroup/quorate-bench maximum=memory.max
 [ ! -d /sys/fs/cgroup/memory ] || group=/sys/fs/cgroup/memory/quorate-bench maximum=memory.limit_in_bytes # cgroup v1
 trap '[ -z "$etcd" ] || kill -9 "$etcd" 2>/dev/null || :; rm -rf "$dir"; [ ! -d "$group" ] || rmdir "$group"' EXIT
 
-filled() { # GIGABYTES: a member's data in old, which has ended as a pod does, and a snapshot of it
+filled() { # MEGABYTES: a member's data in old, which has ended as a pod does, and a snapshot of it
   rm -rf "$dir/old" "$dir/store"
   mkdir "$dir/store"
   "$bin/etcd" --name a --data-dir "$dir/old" --listen-client-urls "unix://$dir/c" --advertise-client-urls http://127.0.0.1:1 --listen-peer-urls "unix://$dir/p" \
     --initial-advertise-peer-urls http://127.0.0.1:2 --initial-cluster a=http://127.0.0.1:2 --unsafe-no-fsync --quota-backend-bytes=-1 \
     --max-request-bytes=10000000 --log-level fatal &
   etcd=$!
-  go run ./test/real/bench/fill "unix://$dir/c" "$(($1 * 1000))" "$value"
+  go run ./test/real/bench/fill "unix://$dir/c" "$1" "$value"
   "$bin/etcdctl" --endpoints "unix://$dir/c" snapshot save "$dir/store/snapshot.db" >/dev/null 2>&1
   kill "$etcd"
   wait "$etcd" 2>/dev/null || :
@@ -56,9 +56,9 @@ echo "$(git rev-parse --short HEAD), $(date -u +%F), etcd $version, $(nproc) cor
   "values of $value bytes, ${raised:+revision raised, }n $runs, seconds: median (least-most)"
 echo "| Data, memory | etcdutl |$(printf ' From a %s | Ratio |' $sources)"
 echo "| --- | --- |$(printf ' --- | --- |%.0s' $sources)"
-for gigabytes in ${GIGABYTES:-1 4}; do
-  filled "$gigabytes"
-  for limit in '' $((gigabytes * 250))M; do
+for megabytes in ${MEGABYTES:-1000 4000}; do
+  filled "$megabytes"
+  for limit in '' $((megabytes / 4))M; do
     declare -A took=()
     for _ in $(seq "$runs"); do
       took[etcdutl]+=" $(timed "$limit" "${etcdutl[@]}")"
@@ -68,7 +68,7 @@ for gigabytes in ${GIGABYTES:-1 4}; do
       done
     done
     # shellcheck disable=SC2086 # seconds
-    line="| $gigabytes GB, ${limit:-all} | $(middle ${took[etcdutl]}) |"
+    line="| $megabytes MB, ${limit:-all} | $(middle ${took[etcdutl]}) |"
     for source in $sources; do
       # shellcheck disable=SC2086 # seconds
       line+=" $(middle ${took[$source]}) | $(awk -v a="$(middle ${took[$source]})" -v b="$(middle ${took[etcdutl]})" 'BEGIN { printf "%.2f", a / b }') |"
