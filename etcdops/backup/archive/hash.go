@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,13 +29,8 @@ func HashAt(ctx context.Context, path string, revision, compacted int64) (hash s
 }
 
 func hashAt(ctx context.Context, d *pages.Database, revision, compacted int64) (string, error) {
-	for _, name := range [][]byte{scheduledCompact, finishedCompact} {
-		if is, err := number(ctx, d, metaBucket, name); err != nil || is > compacted {
-			return "", err
-		}
-	}
-	if has, err := d.Has(ctx, keyBucket); err != nil || !has {
-		return "", cmp.Or(err, errNoKeys)
+	if tells, err := tellsOf(ctx, d, compacted); err != nil || !tells {
+		return "", err
 	}
 	seed := maphash.MakeSeed()
 	last := map[uint64]int64{} // the number of the last record of each key; below 0 when it is a tombstone
@@ -70,6 +64,20 @@ func hashAt(ctx context.Context, d *pages.Database, revision, compacted int64) (
 		}
 	})
 	return fmt.Sprintf("%08x", sum.Sum32()), err
+}
+
+// tellsOf reports whether a database has keys, and is compacted no further than up to a revision.
+func tellsOf(ctx context.Context, d *pages.Database, compacted int64) (bool, error) {
+	for _, name := range [][]byte{scheduledCompact, finishedCompact} {
+		if is, err := number(ctx, d, metaBucket, name); err != nil || is > compacted {
+			return false, err
+		}
+	}
+	has, err := d.Has(ctx, keyBucket)
+	if err == nil && !has {
+		err = errNoKeys
+	}
+	return has, err
 }
 
 // upTo calls f with the records up to a revision.

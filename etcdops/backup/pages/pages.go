@@ -36,7 +36,7 @@ func (f Flaw) Words() string { return string(f) }
 
 func flawed(format string, args ...any) error { return Flaw(fmt.Sprintf(format, args...)) }
 
-// ErrInUse: a process has the file open for writing.
+// ErrInUse says that a process has the file open for writing.
 const ErrInUse = Flaw("another process has opened it for writing")
 
 // Database is a file of bbolt. It may be read by several walks at once.

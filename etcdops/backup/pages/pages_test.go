@@ -213,7 +213,7 @@ func TestCheckedAsBoltDoes(t *testing.T) {
 	}
 	require.Greater(t, found, rounds/2)
 	// What ends in a fault can only be seen from outside.
-	command := exec.Command(os.Args[0], "-test.run=^TestCheck$") //nolint:gosec // itself
+	command := exec.Command(os.Args[0], "-test.run=^TestCheck$")
 	command.Env = append(os.Environ(), "PAGES_CHECK="+dir)
 	said, err := command.CombinedOutput()
 	require.NoError(t, err, "only bbolt found what is wrong with the last of these: %s", said)

@@ -133,5 +133,3 @@ func (m marks) mark(id uint64) bool {
 	m[id/64] |= 1 << (id % 64)
 	return was
 }
-
-func (m marks) clear(id uint64) { m[id/64] &^= 1 << (id % 64) }
