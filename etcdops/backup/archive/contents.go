@@ -10,13 +10,12 @@ import (
 	"hash/crc32"
 	"hash/maphash"
 	"io/fs"
-	"runtime/debug"
 	"slices"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/quorate-dev/quorate/etcdops/backup/pages"
 )
 
 // Contents is what a database of etcd holds.
@@ -41,6 +40,8 @@ type Contents struct {
 	// Others is a checksum of all that is neither keys nor about members: leases, users, roles, alarms. A restore
 	// leaves it as it is.
 	Others uint32
+	// Free are the pages that hold none of it.
+	Free *pages.Free
 }
 
 // How etcd keeps its keys, the same in 3.5, 3.6 and 3.7 (server/storage/mvcc/revision.go and store.go): a record's
@@ -62,144 +63,118 @@ var (
 	openTimeout       = 10 * time.Second
 	errNoKeys         = OwnWords("it has no bucket of keys")
 	errUnknownRecord  = OwnWords("it has a record of keys that etcd does not write")
-	errNested         = OwnWords("it has a bucket in a bucket, which etcd does not make")
-	errDisorder       = OwnWords("its records of keys are not in the order of their revisions")
 	changesKeptInMind = 1 << 20 // some 40 MiB
 )
 
 // Examine reads a database of etcd, which no process may have open for writing: what `etcdctl snapshot save` wrote, or
-// the file member/snap/db of a data directory. Memory does not grow with it, except for pages of the file that the
-// kernel takes back when it needs them.
-func Examine(ctx context.Context, path string) (c *Contents, err error) {
-	// bbolt panics over a page that is none, and an address beyond the end of a file that was cut off is a fault.
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if told := recover(); told != nil {
-			c = nil
-			err = failure(Damaged, unreadable(told), "the database %s is damaged", path)
-		}
-	}()
-	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true, Timeout: openTimeout})
-	var file *fs.PathError
-	switch {
-	case errors.As(err, &file), errors.Is(err, bolterrors.ErrTimeout):
-		return nil, failure(Failed, err, "the file %s can't be opened", path)
-	case err != nil:
-		return nil, failure(Damaged, err, "%s can't be opened as a database of etcd", path)
+// the file member/snap/db of a data directory. It reads each page once, in the order of the keys, and the records
+// since the last compaction before that. Memory grows with it by 2 bits a page, and 8 bytes for each that is free.
+func Examine(ctx context.Context, path string) (*Contents, error) {
+	d, err := openDatabase(path)
+	if err != nil {
+		return nil, err
 	}
-	defer db.Close()
-	if err = db.View(func(tx *bolt.Tx) error { c, err = examine(ctx, tx); return err }); err != nil {
-		reason := Damaged
-		if ctx.Err() != nil {
-			reason = Failed
-		}
-		return nil, failure(reason, err, "the database %s can't be read", path)
+	defer d.Close()
+	c, err := examine(ctx, d)
+	if err != nil {
+		return nil, unread(ctx, path, err)
 	}
 	return c, nil
 }
 
-// unreadable is a panic over a page that makes no sense. What it says may be of the page.
-func unreadable(any) error { return OwnWords("a page of it makes no sense") }
-
-func examine(ctx context.Context, tx *bolt.Tx) (*Contents, error) {
-	keys := tx.Bucket(keyBucket)
-	if keys == nil {
-		return nil, errNoKeys
+func openDatabase(path string) (*pages.Database, error) {
+	d, err := pages.Open(path, openTimeout)
+	var file *fs.PathError
+	switch {
+	case err == nil:
+		return d, nil
+	case errors.As(err, &file), errors.Is(err, pages.ErrInUse):
+		return nil, failure(Failed, err, "the file %s can't be opened", path)
 	}
-	scheduled := number(tx, metaBucket, scheduledCompact)
-	finished := number(tx, metaBucket, finishedCompact)
-	r := reading{compacted: max(scheduled, finished), later: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
-	sum := newChecksum()
-	if err := each(ctx, keys, func(name, value []byte) error {
-		_, _ = sum.Write(name) // never fails
-		_, _ = sum.Write(value)
-		return r.count(name, value)
-	}); err != nil {
+	return nil, failure(Damaged, err, "%s can't be opened as a database of etcd", path)
+}
+
+// unread is the error of a database that could not be read to its end.
+func unread(ctx context.Context, path string, err error) error {
+	reason := Damaged
+	if ctx.Err() != nil {
+		reason = Failed
+	}
+	return failure(reason, err, "the database %s can't be read", path)
+}
+
+func examine(ctx context.Context, d *pages.Database) (*Contents, error) {
+	has, err := d.Has(ctx, keyBucket)
+	if err == nil && !has {
+		err = errNoKeys
+	}
+	var numbers [3]int64
+	for i, of := range [][2][]byte{{metaBucket, scheduledCompact}, {metaBucket, finishedCompact},
+		{authBucket, authRevision}} {
+		if err == nil {
+			numbers[i], err = number(ctx, d, of[0], of[1])
+		}
+	}
+	scheduled, finished := numbers[0], numbers[1]
+	r := reading{compacted: max(scheduled, finished), seed: maphash.MakeSeed(), sum: newChecksum(),
+		left: newChecksum(), whole: newChecksum()}
+	if err == nil && scheduled <= finished {
+		err = r.changes(ctx, d)
+	}
+	if err != nil {
+		return nil, err
+	}
+	others := crc32.New(castagnoli)
+	free, err := d.All(ctx, func(bucket []byte) pages.Each {
+		switch {
+		case bytes.Equal(bucket, keyBucket):
+			return r.count
+		case slices.Contains(ofRestore, string(bucket)):
+			return nil
+		}
+		_, _ = others.Write(bucket) // never fails
+		return func(name, value []byte) error {
+			_, _ = others.Write(name)
+			_, _ = others.Write(value)
+			return nil
+		}
+	})
+	if err != nil {
 		return nil, err
 	}
 	// etcd begins with revision 1, and its revision is never below that of a compaction (restore in kvstore.go).
 	c := &Contents{Revision: max(r.last, r.compacted, 1), CompactRevision: r.compacted, Last: r.last,
-		Records: r.records, Keys: r.live, Sum: sum.Sum32(), AuthRevision: number(tx, authBucket, authRevision)}
-	var err error
-	if c.Others, err = others(ctx, tx); err != nil {
-		return nil, err
-	}
+		Records: r.records, Keys: r.live, Sum: r.sum.Sum32(), AuthRevision: numbers[2], Others: others.Sum32(),
+		Free: free}
 	switch {
 	case r.compacted == 0:
 		c.Hash = fmt.Sprintf("%08x", c.Sum)
 	case scheduled > finished:
 		c.Keys = -1
 	case len(r.later) < changesKeptInMind:
-		sum, err := r.hash(ctx, keys)
-		if err != nil {
-			return nil, err
-		}
-		c.Hash = fmt.Sprintf("%08x", sum)
+		c.Hash = fmt.Sprintf("%08x", r.hash())
 	}
 	return c, nil
 }
 
 // number is a revision that a bucket has under a name; 0 when it has none.
-func number(tx *bolt.Tx, bucket, name []byte) int64 {
-	b := tx.Bucket(bucket)
-	if b == nil {
-		return 0
-	}
-	value := b.Get(name)
+func number(ctx context.Context, d *pages.Database, bucket, name []byte) (int64, error) {
+	value, err := d.Get(ctx, bucket, name)
 	if len(value) < 8 {
-		return 0
+		return 0, err
 	}
-	return int64(binary.BigEndian.Uint64(value))
+	return int64(binary.BigEndian.Uint64(value)), err
 }
 
 // ofRestore are the buckets that etcdutl changes when it restores, in 3.5, 3.6 and 3.7 (TrimMembershipFromBackend,
 // and updateCIndex in its snapshot/v3_snapshot.go), and that of keys.
 var ofRestore = []string{"key", "meta", "cluster", "members", "members_removed"}
 
-// others is the checksum of all other buckets.
-func others(ctx context.Context, tx *bolt.Tx) (uint32, error) {
-	sum := crc32.New(castagnoli)
-	err := tx.ForEach(func(name []byte, b *bolt.Bucket) error {
-		if slices.Contains(ofRestore, string(name)) {
-			return nil
-		}
-		_, _ = sum.Write(name) // never fails
-		return b.ForEach(func(name, value []byte) error {
-			if value == nil {
-				return errNested
-			}
-			_, _ = sum.Write(name)
-			_, _ = sum.Write(value)
-			return ctx.Err()
-		})
-	})
-	return sum.Sum32(), err
-}
-
 // newChecksum is the checksum of HashKV, which begins with the name of the bucket.
 func newChecksum() hash.Hash32 {
 	sum := crc32.New(castagnoli)
 	_, _ = sum.Write(keyBucket)
 	return sum
-}
-
-// each calls f for each record, in the order of revisions.
-func each(ctx context.Context, keys *bolt.Bucket, f func(name, value []byte) error) error {
-	n := 0
-	var before []byte
-	return keys.ForEach(func(name, value []byte) error {
-		if n++; n%4096 == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if len(name) != revisionLength && len(name) != tombstoneLength || value == nil { // a bucket has no value
-			return errUnknownRecord
-		}
-		if bytes.Compare(before, name) >= 0 {
-			return errDisorder
-		}
-		before = append(before[:0], name...)
-		return f(name, value)
-	})
 }
 
 // reading is what one pass over the records keeps in mind.
@@ -213,56 +188,96 @@ type reading struct {
 	seed  maphash.Seed
 	// unnamed is set once there is the record with which etcdutl raises the revision: it has no key, and is none.
 	unnamed bool
+	// sum is of all records. left and whole are what hash chooses from.
+	sum, left, whole hash.Hash32
 }
+
+// changes notes which keys were changed after the compaction, as many as are kept in mind.
+func (r *reading) changes(ctx context.Context, d *pages.Database) error {
+	r.later = map[uint64]struct{}{}
+	if r.compacted == 0 {
+		return nil
+	}
+	err := d.From(ctx, keyBucket, binary.BigEndian.AppendUint64(nil, uint64(r.compacted)+1),
+		func(name, value []byte) error {
+			key, _, ok := keyAndVersion(value)
+			switch {
+			case !isRecord(name) || !ok:
+				return errUnknownRecord
+			case len(r.later) == changesKeptInMind:
+				return errEnough
+			}
+			r.later[maphash.Bytes(r.seed, key)] = struct{}{}
+			return nil
+		})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+var errEnough = errors.New("enough")
+
+// isRecord reports whether a record of keys has a name that etcd gives.
+func isRecord(name []byte) bool { return len(name) == revisionLength || len(name) == tombstoneLength }
 
 // count counts the keys without keeping them in mind. Each life of a key that has left a record begins with one that
 // can be told: that which a finished compaction left of it, of which there is one at most up to its revision, or
 // after it the first version. It ends with a tombstone. (A tombstone that the compaction itself left has nothing
 // before it any more.)
 func (r *reading) count(name, value []byte) error {
+	key, version, ok := keyAndVersion(value)
+	if !isRecord(name) || !ok {
+		return errUnknownRecord
+	}
 	r.last = revisionOf(name)
 	r.records++
 	after := r.last > r.compacted
-	key, version, ok := keyAndVersion(value)
+	gone := len(name) == tombstoneLength
 	switch {
-	case !ok:
-		return errUnknownRecord
 	case len(key) == 0:
 		r.unnamed = true
-	case len(name) == tombstoneLength && after:
+	case gone && after:
 		r.live--
-	case len(name) != tombstoneLength && (!after || version == 1):
+	case !gone && (!after || version == 1):
 		r.live++
 	}
-	if after && r.compacted > 0 && len(r.later) < changesKeptInMind {
-		r.later[maphash.Bytes(r.seed, key)] = struct{}{}
+	add(r.sum, name, value)
+	if r.compacted > 0 {
+		r.toHash(name, key, value)
 	}
 	return nil
 }
 
-// hash is that of HashKV (hash.go of etcd's package mvcc, the same in 3.5, 3.6 and 3.7): of what is left from before
-// the compaction, only what still counts at the revision, as if it were compacted now, and no tombstone of the
-// compaction's own revision, which old releases do not keep. Where no key is left at all, nothing is left out.
-func (r *reading) hash(ctx context.Context, keys *bolt.Bucket) (uint32, error) {
-	sum := newChecksum()
-	all := r.live == 0 && !r.unnamed
-	err := each(ctx, keys, func(name, value []byte) error {
-		if revision := revisionOf(name); revision <= r.compacted {
-			key, _, _ := keyAndVersion(value)
-			_, superseded := r.later[maphash.Bytes(r.seed, key)]
-			gone := len(name) == tombstoneLength
-			if gone && revision == r.compacted {
-				return nil
-			}
-			if !all && (superseded || gone) {
-				return nil
-			}
+// toHash takes a record into what HashKV answers (hash.go of etcd's package mvcc, the same in 3.5, 3.6 and 3.7): of
+// what is left from before the compaction, only what still counts at the revision, as if it were compacted now, and no
+// tombstone of the compaction's own revision, which old releases do not keep.
+func (r *reading) toHash(name, key, value []byte) {
+	before := r.last <= r.compacted
+	gone := len(name) == tombstoneLength
+	if gone && r.last == r.compacted {
+		return
+	}
+	add(r.whole, name, value)
+	if before {
+		if _, superseded := r.later[maphash.Bytes(r.seed, key)]; superseded || gone {
+			return
 		}
-		_, _ = sum.Write(name) // never fails
-		_, _ = sum.Write(value)
-		return nil
-	})
-	return sum.Sum32(), err
+	}
+	add(r.left, name, value)
+}
+
+// hash is what HashKV answers. Where no key is left at all, nothing is left out.
+func (r *reading) hash() uint32 {
+	if r.live == 0 && !r.unnamed {
+		return r.whole.Sum32()
+	}
+	return r.left.Sum32()
+}
+
+func add(sum hash.Hash32, name, value []byte) {
+	_, _ = sum.Write(name) // never fails
+	_, _ = sum.Write(value)
 }
 
 func revisionOf(name []byte) int64 { return int64(binary.BigEndian.Uint64(name)) }

@@ -31,14 +31,14 @@ func (c Cluster) copy(ctx context.Context, to string) (*stores.Artifact, error) 
 		return nil, failure(Unreachable, byEtcd(err), "the member at %s gives no snapshot", c.Endpoints[0])
 	}
 	defer sent.Close()
-	file, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	target, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, localFailure(err, to)
 	}
 	database := newSeal()
-	written := &watchedWriter{w: file}
+	written := &watchedWriter{w: &file{File: target}}
 	_, err = io.Copy(io.MultiWriter(written, database), sent)
-	if closed := file.Close(); written.err == nil {
+	if closed := target.Close(); written.err == nil {
 		written.err = closed
 	}
 	switch {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,9 +30,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate-dev/quorate/etcdops/backup/lone"
 )
 
-// envPrograms makes this test program etcd and etcdutl when they are run. Its value says how they behave.
+// envPrograms makes this test program etcd when it is run. Its value says how it behaves.
 const envPrograms = "QUORATE_TEST_PROGRAMS"
 
 func TestMain(m *testing.M) {
@@ -41,8 +44,6 @@ func TestMain(m *testing.M) {
 	case client != "":
 		os.Exit(useStore(client))
 	case behaviour == "" || len(os.Args) < 2:
-	case os.Args[1] == "snapshot":
-		etcdutl(behaviour, os.Args[2], os.Args[3], os.Args[4:])
 	case strings.HasPrefix(os.Args[1], "--name="):
 		etcd(behaviour, flagsOf(os.Args))
 	}
@@ -63,38 +64,29 @@ func die(words string) {
 	os.Exit(2)
 }
 
-// etcdutl restores by copying, and finds nothing wrong.
-func etcdutl(behaviour, verb, file string, args []string) {
-	switch {
-	case verb == "status" && behaviour == "the check fails":
-		die("Error: snapshot file integrity check failed. 1 errors found.")
-	case verb == "status" && behaviour == "the check panics":
-		die("panic: page 17 already freed\n\ngoroutine 1 [running]:")
-	case verb == "status" && behaviour == "the disk forgets":
-		if err := os.Truncate(file, 8192); err != nil {
-			die(err.Error())
+// restores moves a database into a data directory, as behaviour says.
+func restores(behaviour string) func(context.Context, string, string, *Contents) error {
+	return func(_ context.Context, database, dataDir string, _ *Contents) error {
+		said := &lone.Words{}
+		switch behaviour {
+		case "etcdutl panics":
+			_, _ = said.Write([]byte("panic: page 17 already freed\n\ngoroutine 1 [running]:"))
+			return Failure(Failed, &lone.Ended{Said: said, Err: errors.New("exit status 2")}, "no restore")
+		case "the disk forgets":
+			_, _ = said.Write([]byte("panic: unexpected fault address 0x7f0000002000\nfatal error: fault"))
+			return Failure(Failed, &lone.Ended{Said: said, Err: errors.New("exit status 2")}, "no restore")
+		case "the restore can't read it":
+			return Failure(Damaged, nil, "the database is damaged")
+		case "the disk is full":
+			return Failure(NoSpace, nil, "no room")
 		}
-		die("unexpected fault address 0x7f0000002000\nfatal error: fault")
-	case verb == "status":
-		os.Exit(0)
-	case behaviour == "the disk is full":
-		die("Error: write db: no space left on device")
-	}
-	dir := filepath.Join(flagsOf(args)["data-dir"], "member", "snap")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		die(err.Error())
-	}
-	raw, err := os.ReadFile(file)
-	if err == nil {
-		if behaviour == "the disk loses the copy" {
-			raw = raw[:8192]
+		to := filepath.Join(dataDir, "member", "snap", "db")
+		err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.Rename(database, to))
+		if behaviour == "the disk loses a part" {
+			err = errors.Join(err, os.Truncate(to, 8192))
 		}
-		err = os.WriteFile(filepath.Join(dir, "db"), raw, 0o600)
+		return err
 	}
-	if err != nil {
-		die(err.Error())
-	}
-	os.Exit(0)
 }
 
 // etcd serves what its database holds.
@@ -376,7 +368,7 @@ func (c *fakeCluster) order(t *testing.T, behaviour string) Order {
 	t.Setenv(envPrograms, behaviour)
 	o := Order{
 		Place: Place{URL: "file:///folder", Dir: t.TempDir()}, Key: "shop/demo/nightly.db", Verify: true,
-		Etcd: os.Args[0], Etcdutl: os.Args[0],
+		Etcd: os.Args[0], Restore: restores(behaviour),
 		Scratch: shortDir(t), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	for _, f := range c.members {

@@ -16,6 +16,7 @@ import (
 	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/quorate-dev/quorate/etcdops/backup/pages"
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
@@ -229,18 +230,18 @@ func (s *store) fetch(ctx context.Context, key string, identities []age.Identity
 	}
 	defer end()
 	database := newSeal()
-	file := &watchedWriter{w: to}
+	written := &watchedWriter{w: &file{File: to}}
 	if size == 0 {
 		size = reader.Size()
 	}
-	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(file, database)},
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(written, database)},
 		struct{ io.Reader }{io.LimitReader(plain, size+1)}, make([]byte, 256<<10))
 	switch {
 	case err == nil && n > size:
 		return nil, failure(Damaged, nil, "%s holds more than the %d bytes that it is to have: it is not what was stored",
 			s.named(key), size)
-	case file.err != nil:
-		return nil, localFailure(file.err, to.Name())
+	case written.err != nil:
+		return nil, localFailure(written.err, to.Name())
 	case err != nil:
 		return nil, s.fetchFailure(key, source, err)
 	case !database.whole():
@@ -365,6 +366,25 @@ type watchedWriter struct {
 	w   io.Writer
 	n   int64
 	err error
+}
+
+// file is a large one that is written from its beginning.
+type file struct {
+	*os.File
+	at, out int64
+}
+
+// writeOut is after how many bytes the kernel is told to begin to write them to the disk.
+const writeOut = 16 << 20
+
+func (f *file) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	f.at += int64(n)
+	if f.at-f.out >= writeOut {
+		pages.WriteOut(f.File, f.out, f.at-f.out)
+		f.out = f.at
+	}
+	return n, err
 }
 
 func (w *watchedWriter) Write(p []byte) (int, error) {

@@ -2,11 +2,11 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
-	"runtime/debug"
 
-	bolt "go.etcd.io/bbolt"
+	"github.com/quorate-dev/quorate/etcdops/backup/pages"
 )
 
 // HashAt is what HashKV answers for a revision while another one is the last that was compacted, in hexadecimal, by a
@@ -17,50 +17,35 @@ import (
 // It is the hash of unsafeHashByRev in hash.go of etcd's package mvcc, the same in 3.5, 3.6 and 3.7: all records after
 // the compaction, and of those before it the ones that are the last of their keys at the revision and no tombstones.
 func HashAt(ctx context.Context, path string, revision, compacted int64) (hash string, err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if told := recover(); told != nil {
-			hash = ""
-			err = failure(Damaged, unreadable(told), "the database %s is damaged", path)
-		}
-	}()
-	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true, Timeout: openTimeout})
+	d, err := openDatabase(path)
 	if err != nil {
-		return "", failure(Failed, err, "the file %s can't be opened", path)
+		return "", err
 	}
-	defer db.Close()
-	err = db.View(func(tx *bolt.Tx) error {
-		if max(number(tx, metaBucket, scheduledCompact), number(tx, metaBucket, finishedCompact)) > compacted {
-			return nil
-		}
-		hash, err = hashAt(ctx, tx.Bucket(keyBucket), revision, compacted)
-		return err
-	})
-	return hash, err
+	defer d.Close()
+	if hash, err = hashAt(ctx, d, revision, compacted); err != nil {
+		return "", unread(ctx, path, err)
+	}
+	return hash, nil
 }
 
-func hashAt(ctx context.Context, keys *bolt.Bucket, revision, compacted int64) (string, error) {
-	if keys == nil {
-		return "", errNoKeys
+func hashAt(ctx context.Context, d *pages.Database, revision, compacted int64) (string, error) {
+	if tells, err := tellsOf(ctx, d, compacted); err != nil || !tells {
+		return "", err
 	}
 	seed := maphash.MakeSeed()
 	last := map[uint64]int64{} // the number of the last record of each key; below 0 when it is a tombstone
 	n := int64(0)
-	if err := each(ctx, keys, func(name, value []byte) error {
-		if n++; revisionOf(name) > revision || len(last) >= changesKeptInMind {
-			return nil
-		}
-		key, _, ok := keyAndVersion(value)
-		if !ok {
-			return errUnknownRecord
-		}
+	err := upTo(ctx, d, revision, func(name, key, _ []byte) {
+		n++
 		number := n
 		if len(name) == tombstoneLength {
 			number = -n
 		}
-		last[maphash.Bytes(seed, key)] = number
-		return nil
-	}); err != nil {
+		if len(last) < changesKeptInMind {
+			last[maphash.Bytes(seed, key)] = number
+		}
+	})
+	if err != nil {
 		return "", err
 	}
 	live := false
@@ -72,20 +57,44 @@ func hashAt(ctx context.Context, keys *bolt.Bucket, revision, compacted int64) (
 	}
 	sum := newChecksum()
 	n = 0
-	err := each(ctx, keys, func(name, value []byte) error {
+	err = upTo(ctx, d, revision, func(name, key, value []byte) {
 		n++
-		at := revisionOf(name)
-		if at > revision {
-			return nil
+		if revisionOf(name) > compacted || last[maphash.Bytes(seed, key)] == n {
+			add(sum, name, value)
 		}
-		if at <= compacted {
-			if key, _, _ := keyAndVersion(value); last[maphash.Bytes(seed, key)] != n {
-				return nil
-			}
-		}
-		_, _ = sum.Write(name) // never fails
-		_, _ = sum.Write(value)
-		return nil
 	})
 	return fmt.Sprintf("%08x", sum.Sum32()), err
+}
+
+// tellsOf reports whether a database has keys, and is compacted no further than up to a revision.
+func tellsOf(ctx context.Context, d *pages.Database, compacted int64) (bool, error) {
+	for _, name := range [][]byte{scheduledCompact, finishedCompact} {
+		if is, err := number(ctx, d, metaBucket, name); err != nil || is > compacted {
+			return false, err
+		}
+	}
+	has, err := d.Has(ctx, keyBucket)
+	if err == nil && !has {
+		err = errNoKeys
+	}
+	return has, err
+}
+
+// upTo calls f with the records up to a revision.
+func upTo(ctx context.Context, d *pages.Database, revision int64, f func(name, key, value []byte)) error {
+	err := d.From(ctx, keyBucket, nil, func(name, value []byte) error {
+		key, _, ok := keyAndVersion(value)
+		switch {
+		case !isRecord(name) || !ok:
+			return errUnknownRecord
+		case revisionOf(name) > revision:
+			return errEnough
+		}
+		f(name, key, value)
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
 }

@@ -24,9 +24,12 @@ type Order struct {
 	Form Form
 	// Verify has the artifact fetched again and restored on trial.
 	Verify bool
-	// Etcd and Etcdutl are the binaries of these names, of the members' version; Scratch is a directory with room for
-	// twice the database and 128 MiB for a log. Its path has some 70 bytes at most, for the sake of sockets in it.
-	Etcd, Etcdutl, Scratch string
+	// Etcd is the binary of that name, of the members' version; Scratch is a directory with room for the database and
+	// 256 MiB, for a log and to spare. Its path has some 70 bytes at most, for the sake of sockets in it.
+	Etcd, Scratch string
+	// Restore makes of a database, in which something was found, the data directory of a cluster of one (see
+	// [lone.Etcd]). It moves it there.
+	Restore func(ctx context.Context, database, dataDir string, holds *Contents) error
 	// Unless the cluster is as it was a snapshot is taken; nil takes one in any case.
 	Unless *Unless
 	// Tell is told before etcd is started on trial what must be reported if this process does not live to do so: a

@@ -3,7 +3,9 @@
 package archive
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -398,19 +400,22 @@ func TestVerificationThatFails(t *testing.T) {
 		kept   bool
 		taken  int
 	}{
-		"the check fails":         {Damaged, false, 3},
-		"the check panics":        {Differs, true, 3},
-		"etcd panics":             {Differs, true, 3},
-		"etcd counts otherwise":   {Differs, true, 3},
-		"the disk forgets":        {Failed, true, 1},
-		"the disk loses the copy": {Failed, true, 1},
-		"the disk is full":        {NoSpace, true, 1},
-		"etcd has no room":        {NoSpace, true, 1},
-		"etcd is killed":          {Failed, true, 1},
-		"etcd can't start":        {Failed, true, 1},
+		"a page is damaged":         {Damaged, false, 3},
+		"a page is lost":            {Damaged, false, 3},
+		"etcdutl panics":            {Differs, true, 3},
+		"etcd panics":               {Differs, true, 3},
+		"etcd counts otherwise":     {Differs, true, 3},
+		"the restore can't read it": {Failed, true, 1},
+		"the disk forgets":          {Failed, true, 1},
+		"the disk loses a part":     {Failed, true, 1},
+		"the disk is full":          {NoSpace, true, 1},
+		"etcd has no room":          {NoSpace, true, 1},
+		"etcd is killed":            {Failed, true, 1},
+		"etcd can't start":          {Failed, true, 1},
 	} {
 		t.Run(behaviour, func(t *testing.T) {
 			cluster := fakes(t, 3, 20)
+			cluster.wrong(behaviour)
 			o := cluster.order(t, behaviour)
 			report, err := Take(soon(t), o)
 			require.Error(t, err)
@@ -422,6 +427,29 @@ func TestVerificationThatFails(t *testing.T) {
 			assert.Equal(t, c.taken, cluster.taken())
 			assert.NotContains(t, err.Error(), "file://")
 		})
+	}
+}
+
+// wrong gives all members a database that is wrong, sealed all the same.
+func (c *fakeCluster) wrong(behaviour string) {
+	for _, f := range c.members {
+		raw := bytes.Clone(f.database[:len(f.database)-sha256.Size])
+		size := os.Getpagesize()
+		switch behaviour {
+		case "a page is damaged":
+			for at := 2 * size; at < len(raw); at += size {
+				raw[at+8] = 0x20 // no kind of page
+			}
+		case "a page is lost": // from the list of free pages
+			for at := 2 * size; at < len(raw); at += size {
+				if raw[at+8] == 0x10 {
+					raw[at+10]--
+				}
+			}
+		default:
+			return
+		}
+		f.database = sealed(raw)
 	}
 }
 

@@ -27,10 +27,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
-// The cluster of one that a snapshot is restored for on trial. Nothing listens at its peer URL.
 const (
-	trialName = "trial"
-	trialPeer = "http://127.0.0.1:1"
 	// trialTime is for its etcd to serve: it reads all keys first.
 	trialTime = 15 * time.Minute
 	// ownMemory is what is left to this process of the memory that its container may have, in bytes.
@@ -43,11 +40,7 @@ const (
 // What etcd reads when it starts is more than keys: it ends in a panic over a lease, a user or a role that it can't
 // read.
 func (o Order) trial(ctx context.Context, dataDir, dir string, holds *Contents) error {
-	e := lone.Etcd{
-		Program: o.Etcd, DataDir: dataDir, Name: trialName, PeerURL: trialPeer, InitialCluster: trialName + "=" +
-			trialPeer, Token: trialName,
-		Dir: dir, Secure: true, Env: o.memory(),
-	}
+	e := lone.Etcd{Program: o.Etcd, DataDir: dataDir, Dir: dir, Secure: true, Env: o.memory()}
 	// what etcd's client takes for the name of a server at a socket
 	config, flags, err := rootOnly(dir, filepath.Base(e.Socket()))
 	if err != nil {
@@ -70,9 +63,9 @@ func (o Order) trial(ctx context.Context, dataDir, dir string, holds *Contents) 
 	case errors.As(err, &ended) && ended.Killed && ctx.Err() == nil:
 		return outOfMemory("etcd was killed while it starts", holds)
 	case errors.As(err, &ended):
-		return o.Failed(ctx, "etcd", "starts on the restored snapshot", ended.Said, ended.Killed, ended.Err)
+		return o.failed(ctx, "etcd", "starts on the restored snapshot", ended)
 	}
-	return o.Failed(ctx, "etcd", "starts on the restored snapshot", &lone.Words{}, false, err)
+	return o.failed(ctx, "etcd", "starts on the restored snapshot", &lone.Ended{Said: &lone.Words{}, Err: err})
 }
 
 // askTrial asks the etcd on trial for its keys and their hash at the revision of the database.

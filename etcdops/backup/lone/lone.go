@@ -20,9 +20,8 @@ import (
 type Etcd struct {
 	// Program is the file of etcd.
 	Program string
-	// DataDir is its data directory. Name, PeerURL, InitialCluster and Token are those that the directory was made for.
-	DataDir                              string
-	Name, PeerURL, InitialCluster, Token string
+	// DataDir is its data directory, which was made for Name, Peer, Cluster and Token.
+	DataDir string
 	// Dir is where the sockets are made. Its path has 100 bytes at most: that of a socket has 108 (sun_path in
 	// unix(7)).
 	Dir string
@@ -34,6 +33,14 @@ type Etcd struct {
 	// EndsWithin is how long etcd may take to end when it is told to, before it is killed; 0 for 10 seconds.
 	EndsWithin time.Duration
 }
+
+// The only member, and its cluster. Nothing listens at its peer URL.
+const (
+	Name    = "lone"
+	Peer    = "http://127.0.0.1:1"
+	Cluster = Name + "=" + Peer
+	Token   = "quorate-lone" //nolint:gosec // a token of etcd is no secret
+)
 
 // endsWithin is plenty: an etcd without connections ends in some milliseconds, and gives clients 7 seconds
 // (ReqTimeout in its config/config.go).
@@ -112,10 +119,10 @@ func (e Etcd) args() []string {
 		scheme = "unixs://"
 	}
 	return append([]string{
-		"--name=" + e.Name, "--data-dir=" + e.DataDir, "--listen-client-urls=" + scheme + e.Socket(),
+		"--name=" + Name, "--data-dir=" + e.DataDir, "--listen-client-urls=" + scheme + e.Socket(),
 		"--advertise-client-urls=http://127.0.0.1:1",
-		"--listen-peer-urls=unix://" + filepath.Join(e.Dir, "p"), "--initial-advertise-peer-urls=" + e.PeerURL,
-		"--initial-cluster=" + e.InitialCluster, "--initial-cluster-token=" + e.Token,
+		"--listen-peer-urls=unix://" + filepath.Join(e.Dir, "p"), "--initial-advertise-peer-urls=" + Peer,
+		"--initial-cluster=" + Cluster, "--initial-cluster-token=" + Token,
 		"--initial-cluster-state=existing", "--log-level=warn", "--enable-grpc-gateway=false",
 		// It has no quota that would refuse what was once accepted, and does not compact on its own.
 		"--quota-backend-bytes=-1", "--auto-compaction-retention=0",

@@ -4,9 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -130,28 +128,6 @@ func lastRevision(tx *bolt.Tx) int64 {
 		return 0
 	}
 	return int64(binary.BigEndian.Uint64(name))
-}
-
-// listsFreePages reports whether a database keeps the list of its free pages, as one does that etcd has just
-// defragmented. Another page may be in a wrong list, and would be written over. The newer of the two meta pages tells
-// (internal/common/meta.go of bbolt).
-func listsFreePages(path string) (bool, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return false, err
-	}
-	defer file.Close()
-	const header, length, none = 16, 64, math.MaxUint64
-	first := make([]byte, header+length)
-	if _, err := io.ReadFull(file, first); err != nil {
-		return false, err
-	}
-	second := make([]byte, header+length)
-	if _, err := file.ReadAt(second, int64(binary.NativeEndian.Uint32(first[header+8:]))); err != nil {
-		return false, err
-	}
-	freelist := func(page []byte) uint64 { return binary.NativeEndian.Uint64(page[header+32:]) }
-	return freelist(first) != none || freelist(second) != none, nil
 }
 
 // makeEmpty makes a database in which etcd finds no keys.

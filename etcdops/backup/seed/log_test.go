@@ -102,6 +102,40 @@ func TestLogIsReadAsEtcdReadsIt(t *testing.T) {
 	require.Equal(t, damaged, archive.ReasonOf(err), "%v", err)
 }
 
+// TestLogThatAddsNothing: etcd is needed for entries that change the data, and for no others; a log that does not follow
+// on its database is of no use.
+func TestLogThatAddsNothing(t *testing.T) {
+	t.Parallel()
+	entry := func(index uint64, kind raftpb.EntryType, data string) *raftpb.Entry {
+		return &raftpb.Entry{Type: kind.Enum(), Term: new(uint64(1)), Index: new(index), Data: []byte(data)}
+	}
+	const member = "\x08\x07\x12\x03PUT\x1a\x02/0" // by API 2
+	none := []*raftpb.Entry{entry(1, raftpb.EntryNormal, "changes what the database has"),
+		entry(2, raftpb.EntryNormal, ""), entry(3, raftpb.EntryConfChange, "x"), entry(4, raftpb.EntryNormal, member)}
+	for name, c := range map[string]struct {
+		more    []*raftpb.Entry
+		changes bool
+		reason  string
+	}{
+		"nothing":   {nil, false, ""},
+		"a put":     {[]*raftpb.Entry{entry(5, raftpb.EntryNormal, "x")}, true, ""},
+		"not known": {[]*raftpb.Entry{entry(5, raftpb.EntryNormal, "\xff")}, true, ""},
+		"a gap":     {[]*raftpb.Entry{entry(6, raftpb.EntryNormal, "")}, false, damaged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := newLog(t, func(w *wal.WAL) { save(t, w, 1, append(none[:4:4], c.more...)) })
+			_, changes, err := (&survivor{walDir: dir, db: &database{index: 1}}).tail()
+			require.Equal(t, c.changes, changes)
+			if c.reason != "" {
+				require.Equal(t, c.reason, archive.ReasonOf(err), "%v", err)
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
+}
+
 func TestTornLog(t *testing.T) {
 	dir := newLog(t, func(w *wal.WAL) { save(t, w, 5, entries(1, 1, 10, 3000)) })
 	file := filepath.Join(dir, "0000000000000000-0000000000000000.wal")

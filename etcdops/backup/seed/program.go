@@ -58,18 +58,16 @@ func (p Programs) restore(ctx context.Context, db, dataDir, walDir string, m mem
 		return failure(noSpace, nil, "%s has no room left for the first of the log; make the volume larger",
 			cmp.Or(walDir, dataDir))
 	}
-	return failure(failed, archive.OwnWords("%s", said.Last()), "etcdutl could not restore the database: %s",
+	killed := cmd.ProcessState != nil && cmd.ProcessState.ExitCode() < 0
+	return failure(failed, &lone.Ended{Said: &said, Killed: killed, Err: err}, "etcdutl could not restore the database: %s",
 		archive.Words(err))
 }
 
 // replay starts etcd on a data directory of a cluster of its own, with its sockets in dir, waits until it has applied
 // an entry, and ends it.
-func (p Programs) replay(ctx context.Context, on staged, dir string, m member, index uint64) error {
-	e := lone.Etcd{
-		Program: p.Etcd, DataDir: on.dataDir, Flags: []string{"--wal-dir=" + on.log()}, Name: m.name,
-		PeerURL: m.peerURL, InitialCluster: m.initialCluster, Token: m.token,
-		Dir: dir, EndsWithin: p.endsWithin,
-	}
+func (p Programs) replay(ctx context.Context, on staged, dir string, index uint64) error {
+	e := lone.Etcd{Program: p.Etcd, DataDir: on.dataDir, Flags: []string{"--wal-dir=" + on.log()}, Dir: dir,
+		EndsWithin: p.endsWithin}
 	err := e.Run(ctx, func(ctx context.Context) error { return awaitApplied(ctx, e.Socket(), index) })
 	var ended *lone.Ended
 	if errors.As(err, &ended) {

@@ -51,12 +51,12 @@ func TestAnEtcdThatDoesNotEnd(t *testing.T) {
 	t.Setenv(stubborn, "1")
 	p := Programs{Etcd: os.Args[0], endsWithin: 10 * time.Millisecond}
 	t.Run("is killed when it has done what it was started for", func(t *testing.T) {
-		require.NoError(t, p.replay(t.Context(), staged{dataDir: t.TempDir()}, t.TempDir(), solo, 7))
+		require.NoError(t, p.replay(t.Context(), staged{dataDir: t.TempDir()}, t.TempDir(), 7))
 	})
 	t.Run("and when the caller waits no longer", func(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer stop()
-		assert.ErrorContains(t, p.replay(ctx, staged{dataDir: t.TempDir()}, t.TempDir(), solo, 8),
+		assert.ErrorContains(t, p.replay(ctx, staged{dataDir: t.TempDir()}, t.TempDir(), 8),
 			"ended while etcd took up the survivor's log")
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"hash/crc32"
 	"math"
 	"os"
 	"path/filepath"
@@ -169,31 +168,28 @@ func (p Programs) make(ctx context.Context, to staged, m member, bump int64) (*a
 	if outlineErr != nil {
 		return nil, outlineErr
 	}
-	listed, err := listsFreePages(to.database())
-	if err != nil {
-		return nil, failure(failed, err, "the database can't be read")
-	}
-	if err := s.into(to); err != nil || !listed {
-		return holds, err
-	}
-	return holds, untouched(ctx, to.database(), holds, bump)
+	return holds, s.into(to, holds.Free)
 }
 
-// untouched checks that a database holds what it did, and the record that raises its revision.
-func untouched(ctx context.Context, path string, was *archive.Contents, bump int64) error {
-	is, err := archive.Examine(ctx, path)
+// OnTrial makes of a database, in which something was found, the data directory of a cluster of one (see [lone.Etcd]),
+// as Restore would. It is moved there.
+func (p Programs) OnTrial(ctx context.Context, database, dataDir string, holds *archive.Contents) error {
+	to := staged{dataDir: dataDir}
+	err := os.MkdirAll(filepath.Dir(to.database()), 0o700)
+	if err == nil {
+		err = os.Rename(database, to.database())
+	}
+	if err == nil {
+		err = cutHash(to.database())
+	}
+	if err != nil {
+		return written(err, dataDir)
+	}
+	s, err := p.outline(ctx, to, solo, 0)
 	if err != nil {
 		return err
 	}
-	sum := was.Sum
-	if bump > 0 {
-		sum = crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), raised(was.Last+bump))
-	}
-	if is.Sum != sum || is.Others != was.Others {
-		return failure(damaged, nil, "the list of free pages in the database names some that are in use: use another "+
-			"snapshot or member")
-	}
-	return nil
+	return s.into(to, holds.Free)
 }
 
 // BeginGap is how far above all revisions that clients may have seen a member begins: see hooks/facts/revisions.go.
@@ -293,13 +289,16 @@ func (o Options) fromSurvivor(ctx context.Context, to place) (*stores.Artifact, 
 	if err != nil {
 		return nil, err
 	}
-	tail, err := s.tail()
+	size, changes, err := s.tail()
 	if err != nil {
 		return nil, err
 	}
 	// The entries come to the log of the cluster of one, and to the database.
-	if err := checkRoom(to.needs(s.db.size+tail, tail)...); err != nil {
+	if err := checkRoom(to.needs(s.db.size+size, size)...); err != nil {
 		return nil, err
+	}
+	if err := copyFile(ctx, s.db.path, to.staged().database()); err != nil || !changes {
+		return &stores.Artifact{}, err
 	}
 	return &stores.Artifact{}, s.together(ctx, o.Programs, to.staged())
 }

@@ -16,6 +16,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
+	"github.com/quorate-dev/quorate/etcdops/backup/pages"
 )
 
 // etcdutl copies a whole database before it changes some records of it: those of the members, of the
@@ -113,10 +114,13 @@ func copyBucket(to *bolt.Tx, name []byte, from *bolt.Bucket) error {
 var errNested = archive.OwnWords("it has a bucket in a bucket, which etcd does not make")
 
 // into writes to the database what etcdutl has changed in its skeleton, moves the log and the snapshot of
-// raft beside it, and removes the skeleton. The database was read before, record by record: bbolt walks
-// over all pages in a goroutine of its own when it opens one for writing, where a page that is none would
-// end the process.
-func (s *skeleton) into(to staged) error {
+// raft beside it, and removes the skeleton. The database gets the list of its free pages: without one bbolt
+// walks over all pages when it opens one for writing, in a goroutine where a page that is none would end
+// the process.
+func (s *skeleton) into(to staged, free *pages.Free) error {
+	if err := free.Write(to.database()); err != nil {
+		return written(err, to.database())
+	}
 	if err := s.write(to.database()); err != nil {
 		return err
 	}
@@ -145,7 +149,10 @@ func (s *skeleton) write(database string) error {
 	err := guarded(func() error {
 		return viewed(s.before(), func(before *bolt.Tx) error {
 			return viewed(databaseOf(s.made()), func(after *bolt.Tx) error {
-				db, err := bolt.Open(database, 0o600, asEtcdOpens())
+				// The list of free pages stays in it: etcd need not look for them when it starts.
+				options := &bolt.Options{FreelistType: bolt.FreelistMapType, Timeout: time.Second, NoGrowSync: true,
+					NoSync: true} // place.commit does that, for all
+				db, err := bolt.Open(database, 0o600, options)
 				if err != nil {
 					return err
 				}

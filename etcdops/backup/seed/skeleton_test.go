@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
+	"github.com/quorate-dev/quorate/etcdops/backup/pages"
 )
 
 type buckets map[string]map[string]string
@@ -122,7 +122,7 @@ func TestSkeleton(t *testing.T) {
 				require.NoError(t, os.Remove(path))
 				want.store(t, path)
 			}
-			err := s.into(in)
+			err := s.into(in, freeIn(t, path))
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
 				require.Equal(t, want, load(t, path), "nothing was changed")
@@ -138,6 +138,17 @@ func TestSkeleton(t *testing.T) {
 	}
 }
 
+// freeIn are the pages that hold nothing of a database.
+func freeIn(t *testing.T, path string) *pages.Free {
+	t.Helper()
+	d, err := pages.Open(path, 0)
+	require.NoError(t, err)
+	defer d.Close()
+	free, err := d.All(t.Context(), func([]byte) pages.Each { return nil })
+	require.NoError(t, err)
+	return free
+}
+
 // TestSkeletonOfADamagedDatabase: a page that makes no sense is an error, and no fault.
 func TestSkeletonOfADamagedDatabase(t *testing.T) {
 	t.Parallel()
@@ -151,29 +162,6 @@ func TestSkeletonOfADamagedDatabase(t *testing.T) {
 	require.NoError(t, os.WriteFile(databaseOf(dir), raw, 0o600))
 	err = takeSkeleton(databaseOf(dir), filepath.Join(dir, "skeleton.db"))
 	require.Equal(t, damaged, archive.ReasonOf(err), "%v", err)
-}
-
-// TestListOfFreePages: etcd keeps none in its database, except for one that it has just defragmented.
-func TestListOfFreePages(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for _, keeps := range []bool{false, true} {
-		path := filepath.Join(dir, strconv.FormatBool(keeps))
-		options := asEtcdOpens()
-		options.NoFreelistSync = !keeps
-		db, err := bolt.Open(path, 0o600, options)
-		require.NoError(t, err)
-		for range 3 {
-			require.NoError(t, db.Update(func(tx *bolt.Tx) error {
-				_, err := tx.CreateBucketIfNotExists([]byte("key"))
-				return err
-			}))
-		}
-		require.NoError(t, db.Close())
-		listed, err := listsFreePages(path)
-		require.NoError(t, err)
-		require.Equal(t, keeps, listed)
-	}
 }
 
 // TestFull: what a library says of a volume without room, in words alone too.

@@ -14,18 +14,20 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate-dev/quorate/etcdops/backup/lone"
+	"github.com/quorate-dev/quorate/etcdops/backup/pages"
 )
 
-// solo is the cluster of one in which a survivor's database and log are brought together. Nothing listens at its peer
-// URL.
-var solo = member{name: "solo", peerURL: "http://127.0.0.1:1", initialCluster: "solo=http://127.0.0.1:1", token: "quorate-seed"} //nolint:gosec // a token of etcd is no secret
+// solo is the cluster of one in which a survivor's database and log are brought together.
+var solo = member{name: lone.Name, peerURL: lone.Peer, initialCluster: lone.Cluster, token: lone.Token}
 
 // soloBegins is the last entry that etcdutl writes into the log of a cluster of one: its member.
 const soloBegins = 1
 
-// together makes one database of what a survivor has: its own, which may lack the last moments, and all entries of its
-// log after that. An entry that the member did not know to be committed is among them: those who are gone may have
-// acknowledged it.
+// together makes one database of what a survivor has: a copy of its own, which may lack the last moments, and all
+// entries of its log after that. An entry that the member did not know to be committed is among them: those who are
+// gone may have acknowledged it.
 //
 // The entries are given to a cluster of one, that etcdutl makes of a copy of the database, as committed; etcd applies
 // them. That cluster has never known the others: etcd's own --force-new-cluster begins by dialling them, forgets
@@ -34,9 +36,6 @@ const soloBegins = 1
 //
 // The cluster of one runs in the directory that is being made. Only its database is left there.
 func (s *survivor) together(ctx context.Context, p Programs, in staged) error {
-	if err := copyFile(ctx, s.db.path, in.database()); err != nil {
-		return err
-	}
 	if _, err := p.make(ctx, in, solo, 0); err != nil {
 		return err
 	}
@@ -50,13 +49,28 @@ func (s *survivor) together(ctx context.Context, p Programs, in staged) error {
 	return keepDatabase(in)
 }
 
-// tail is how many bytes the entries have that are not in the database.
-func (s *survivor) tail() (bytes int64, err error) {
+// tail is how many bytes the entries have that are not in the database, and whether one of them changes what is there.
+func (s *survivor) tail() (bytes int64, changes bool, err error) {
+	last := s.db.index
 	_, err = readLog(s.walDir, s.db.index, func(e *raftpb.Entry) error {
+		if e.GetIndex() > last+1 {
+			return failure(damaged, nil, "the log continues at entry %d, but the database and the log end at %d: use "+
+				"another member or a snapshot", e.GetIndex(), last)
+		}
+		last = e.GetIndex()
 		bytes += int64(len(e.GetData())) + entryOverhead
+		changes = changes || len(changeIn(e)) > 0
 		return nil
 	})
-	return bytes, err
+	return bytes, changes, err
+}
+
+// changeIn is what an entry changes in the data; empty for nothing.
+func changeIn(e *raftpb.Entry) []byte {
+	if e.GetType() != raftpb.EntryNormal || aboutMembers(e.GetData()) {
+		return nil
+	}
+	return e.GetData()
 }
 
 // entryOverhead is what an entry takes in the log beside its data, rounded up: its term and index, a checksum, and
@@ -70,7 +84,7 @@ func applied(ctx context.Context, p Programs, in staged, last uint64) (err error
 		return failure(failed, err, "the directory for etcd's sockets can't be created")
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(sockets)) }()
-	if err := p.replay(ctx, in, sockets, solo, last); err != nil {
+	if err := p.replay(ctx, in, sockets, last); err != nil {
 		return err
 	}
 	made, err := readDatabase(in.database())
@@ -105,8 +119,11 @@ func copyFile(ctx context.Context, from, to string) error {
 	if err != nil {
 		return written(err, to)
 	}
-	for err == nil && ctx.Err() == nil {
-		_, err = io.CopyN(target, source, 64<<20)
+	for at := int64(0); err == nil && ctx.Err() == nil; {
+		var n int64
+		n, err = io.CopyN(target, source, 16<<20)
+		pages.WriteOut(target, at, n)
+		at += n
 	}
 	closed := target.Close()
 	switch {
@@ -154,17 +171,10 @@ type transcript struct {
 const batchSize = 4 << 20
 
 func (t *transcript) take(e *raftpb.Entry) error {
-	if e.GetIndex() > t.last+1 {
-		return failure(damaged, nil, "the log continues at entry %d, but the database and the log end at %d: use "+
-			"another member or a snapshot", e.GetIndex(), t.last)
-	}
 	t.last = e.GetIndex()
 	// All of one term: which one it was says nothing any more.
 	copied := &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Term: t.state.Term, Index: new(e.GetIndex() - t.begins +
-		soloBegins)}
-	if e.GetType() == raftpb.EntryNormal && !aboutMembers(e.GetData()) {
-		copied.Data = e.GetData()
-	}
+		soloBegins), Data: changeIn(e)}
 	t.batch = append(t.batch, copied)
 	t.size = t.size + len(copied.GetData())
 	if t.size < batchSize {

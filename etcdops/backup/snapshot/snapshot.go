@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
+	"github.com/quorate-dev/quorate/etcdops/backup/seed"
 	"github.com/quorate-dev/quorate/etcdops/backup/stream"
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
@@ -51,6 +52,7 @@ func Take(ctx context.Context, args []string, stderr io.Writer) int {
 type ordering struct {
 	archive.Order
 	from        reaching
+	etcdutl     string
 	compression string
 	recipients  []string
 	unless      archive.Unless
@@ -79,9 +81,9 @@ func (o *ordering) flags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.Verify, "verify", true,
 		"fetch what was stored, restore it on trial, and compare it with the cluster")
 	flags.StringVar(&o.Etcd, "etcd", "etcd", "`binary` of that name, of the members' version; for --verify")
-	flags.StringVar(&o.Etcdutl, "etcdutl", "etcdutl", "`binary` of that name, of the members' version; for --verify")
+	flags.StringVar(&o.etcdutl, "etcdutl", "etcdutl", "`binary` of that name, of the members' version; for --verify")
 	flags.StringVar(&o.Scratch, "scratch", "",
-		"`directory` with room for twice the database and 128 MiB, for --verify; empty is that of temporary files")
+		"`directory` with room for the database and 256 MiB, for --verify; empty is that of temporary files")
 	flags.Int64Var(&o.unless.Revision, "unless-revision", 0,
 		"take none while the keys have this `revision`, and the rest is as the other two flags say; 0 takes one")
 	flags.StringVar(&o.unless.ClusterID, "unless-cluster", "", "`ID` of the cluster, in hexadecimal")
@@ -120,6 +122,7 @@ func (o *ordering) read() error {
 
 // readCommon reads what the flags of the cluster and of the form say.
 func (o *ordering) readCommon() error {
+	o.Restore = seed.Programs{Etcd: o.Etcd, Etcdutl: o.etcdutl}.OnTrial
 	if o.lock != (archive.Lock{}) {
 		if err := o.lock.Check(o.Place); err != nil {
 			return command.Errorf("--lock and --retain-for: %s", err)

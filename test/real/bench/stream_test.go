@@ -251,6 +251,8 @@ func runs(t *testing.T, dir string, line []string, before ...string) (times, use
 		for _, folder := range before {
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, folder)))
 		}
+		syscall.Sync()
+		_ = os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0) // with root's rights
 		process := &tool{Cmd: exec.Command(line[0], line[1:]...)}
 		process.Env = append(os.Environ(), "ETCD_INITIAL_CLUSTER=b=http://127.0.0.1:3", "ETCD_INITIAL_CLUSTER_TOKEN=t")
 		process.Dir = dir
