@@ -483,3 +483,30 @@ func TestScheduleAsksToBeCalledAtItsTime(t *testing.T) {
 	o.Now = want
 	assert.WithinDuration(t, want.AddDate(0, 0, 1), Decide(o).Status.Defragmentation.NextScheduleTime.Time, 0)
 }
+
+// TestTheNextVersionBeginsWithAFact: from 3.6 on members tell what the cluster has agreed on, and whether a downgrade is
+// over; how long they have run does not matter.
+func TestTheNextVersionBeginsWithAFact(t *testing.T) {
+	tell := func(o *observation.Observation, storage, downgrade string) {
+		for name, pod := range o.Children.Pods {
+			pod.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now)}
+			h := o.Health[name]
+			h.StorageVersion = storage
+			h.Downgrade = downgrade
+			o.Health[name] = h
+		}
+	}
+	for _, c := range []struct{ to, storage, downgrade, says string }{
+		{"3.7.3", "3.6.0", "", "the members will run etcd 3.7.3 instead of 3.6.16"},
+		{"3.7.3", "3.5.0", "", "waiting for demo-0 to convert its data to the format of 3.6.0"},
+		{"3.5.35", "3.6.0", "3.6.0", "waiting until etcd ends the downgrade to 3.6.0"},
+		{"3.5.35", "3.6.0", "", "asking etcd to lower the cluster's version"},
+	} {
+		o := serve(3)
+		o.Cluster.Spec.Version = c.to
+		tell(&o, c.storage, c.downgrade)
+		d := Decide(o)
+		assert.Contains(t, d.Reason.Message, c.says, "%+v", c)
+		require.NoError(t, Verify(o, d))
+	}
+}

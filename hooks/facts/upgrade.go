@@ -124,7 +124,8 @@ func (f *Facts) agreed(on defaults.Release) bool {
 		func(m *Member) bool { return m.Serving() && m.Health.StorageVersion == on.Base() })
 }
 
-// Settling is how long all members must have run one minor version before they go on to another one.
+// Settling is how long all members must have run a minor version before they go on to another one, where none tells what
+// the cluster has agreed on: before 3.6.
 const Settling = 15 * time.Second
 
 // Refuses reports whether the wanted version is more than one step away, and a person wants to take each.
@@ -153,12 +154,16 @@ func (f *Facts) Refusal(hops []defaults.Release) string {
 // Behind says what keeps the members from going on to another minor version; empty for nothing.
 func (f *Facts) Behind() string {
 	here := f.Release()
+	to, open := f.Downgrading()
+	if open && to == here.Base() {
+		return fmt.Sprintf("waiting until etcd ends the downgrade to %s, at which all members have arrived", to)
+	}
 	for _, m := range f.Members {
-		_, open := f.Downgrading()
-		if told := m.Health.StorageVersion; here.Minor() >= 6 && told != here.Base() && !open {
+		since := f.Now.Sub(RunningSince(m.Pod))
+		switch {
+		case here.Minor() >= 6 && m.Health.StorageVersion != here.Base() && !open:
 			return fmt.Sprintf("waiting for %s to convert its data to the format of %s", m.PodName, here.Base())
-		}
-		if since := f.Now.Sub(RunningSince(m.Pod)); since < Settling {
+		case here.Minor() < 6 && since < Settling:
 			return fmt.Sprintf("waiting until %s has run %s for %.0f seconds", m.PodName, f.Epoch.Version,
 				Settling.Seconds())
 		}

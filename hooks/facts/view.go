@@ -281,6 +281,14 @@ func (f *Facts) RemovedPods() []string {
 	})
 }
 
+// AllStop reports whether all pods of these names have been told to stop, as far as they are seen.
+func (f *Facts) AllStop(names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool {
+		pod := f.Children.Pods[name]
+		return pod != nil && pod.DeletionTimestamp == nil
+	})
+}
+
 // graceOver reports whether the pod should have ended ten seconds ago, and is still there.
 func graceOver(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && now.After(pod.DeletionTimestamp.Add(10*time.Second))

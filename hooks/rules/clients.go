@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/quorate-dev/quorate/hooks/decision"
@@ -8,8 +9,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// leaving names the voters that clients are led away from: those that restart or are removed in a moment, and in a roll
-// the one whose turn is next. A client whose connection a member closes would come back to it as long as nodes lead
+// leaving names the voters that clients are led away from: those that restart or are removed in a moment, all that a
+// shrink removes from when it begins, and in a roll the one whose turn is next. A client whose connection a member closes would come back to it as long as nodes lead
 // there, find no one, and wait for a second (gRPC's first backoff); and kube-proxy may let a second pass between two
 // changes. Another voter that clients are led to stays.
 func leaving(f *facts.Facts, plan *decision.Plan) (names []string) {
@@ -19,6 +20,11 @@ func leaving(f *facts.Facts, plan *decision.Plan) (names []string) {
 	for _, m := range f.Voters {
 		if othersHaveClients(f, m, names) && leaves(f, m, plan) {
 			names = append(names, m.PodName)
+		}
+	}
+	for _, next := range shrinkingAway(f, plan) {
+		if !slices.Contains(names, next.PodName) && othersHaveClients(f, next, names) {
+			names = append(names, next.PodName)
 		}
 	}
 	rolling := slices.ContainsFunc(f.Voters, func(m *facts.Member) bool { return !f.Stays(m) })
@@ -32,6 +38,16 @@ func leaving(f *facts.Facts, plan *decision.Plan) (names []string) {
 		}
 	}
 	return names
+}
+
+// shrinkingAway are the voters that a shrink removes which has begun: one is chosen for it, or has just left.
+func shrinkingAway(f *facts.Facts, plan *decision.Plan) []*facts.Member {
+	choice := cmp.Or(plan.Record.Choice, f.Epoch.Choice)
+	removes := choice.Removes && choice.Withdrawn.IsZero() && f.Find(choice.Name) != nil
+	if !shrinks(f) || !removes && len(f.RemovedPods()) == 0 {
+		return nil
+	}
+	return shrinkOrder(f)[:len(f.ReplicaVoters())-f.Replicas]
 }
 
 // othersHaveClients reports whether the voter serves, and another one would have clients without it and those that

@@ -209,7 +209,8 @@ var Modes = []Mode{
 				"While a learner catches up no other member is added or removed (S3).",
 				learnerCatchingUp, decision.Works, decision.Waits),
 			decision.NewRule("WaitForRemoved",
-				"The pod of a removed member must be gone before the next change of members (S3).", waitForRemoved),
+				"The pod of a removed member must be gone before the next change of members, and stop before another voter "+
+					"that is too many is removed (S3).", waitForRemoved),
 			// Waits: those who would have to serve first wait for a person
 			decision.NewRule("Replace",
 				"A voter whose data is lost is removed while the rest has quorum; growth brings its successor. One "+

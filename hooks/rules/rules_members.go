@@ -231,16 +231,20 @@ func learnerCatchingUp(f *facts.Facts) *decision.Plan {
 	}
 }
 
+// waitForRemoved does not wait for pods that stop already, where another voter is to leave: it takes no one's place.
 func waitForRemoved(f *facts.Facts) *decision.Plan {
-	if left := f.RemovedPods(); len(left) > 0 {
-		return &decision.Plan{
-			Message: fmt.Sprintf("waiting for removed members to stop: %s", strings.Join(left,
-				", ")),
-			Resync: decision.ResyncLater,
-		}
+	left := f.RemovedPods()
+	if len(left) == 0 || shrinks(f) && f.AllStop(left) {
+		return nil
 	}
-	return nil
+	return &decision.Plan{
+		Message: fmt.Sprintf("waiting for removed members to stop: %s", strings.Join(left, ", ")),
+		Resync:  decision.ResyncLater,
+	}
 }
+
+// shrinks reports whether there are more voters of ours than wanted.
+func shrinks(f *facts.Facts) bool { return len(f.ReplicaVoters()) > f.Replicas }
 
 func reserveName(f *facts.Facts) *decision.Plan {
 	for _, m := range f.Members {
@@ -256,7 +260,7 @@ func reserveName(f *facts.Facts) *decision.Plan {
 
 func replace(f *facts.Facts) *decision.Plan {
 	lost, reason := f.LostVoter()
-	if lost == nil && len(f.ReplicaVoters()) > f.Replicas {
+	if lost == nil && shrinks(f) {
 		lost, reason = f.VoterToSucceed()
 	}
 	if lost == nil {
@@ -266,12 +270,11 @@ func replace(f *facts.Facts) *decision.Plan {
 }
 
 func shrink(f *facts.Facts) *decision.Plan {
-	voters := f.ReplicaVoters()
-	if len(voters) <= f.Replicas {
+	if !shrinks(f) {
 		return nil
 	}
-	m := shrinkCandidate(f)
-	why := fmt.Sprintf("shrinking from %d to %s", len(voters), objects.Count(f.Replicas, "voter"))
+	m := shrinkOrder(f)[0]
+	why := fmt.Sprintf("shrinking from %d to %s", len(f.ReplicaVoters()), objects.Count(f.Replicas, "voter"))
 	if held := stoppedByFence(f); held != nil && (held == m || m.Serving()) {
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting: an EtcdOperation of type Fence keeps %s stopped; "+
@@ -288,10 +291,10 @@ func stoppedByFence(f *facts.Facts) *facts.Member {
 	return objects.First(f.Voters, func(m *facts.Member) bool { return f.Fenced(m.PodName) && !m.Serving() })
 }
 
-// shrinkCandidate is the voter of ours that a shrink takes next: not serving before serving, followers before the
-// leader, one that can be removed at once before one that was added just now, the one that was chosen before already
-// first, and then the highest number. One that a person has fenced is looked at, and taken after all others.
-func shrinkCandidate(f *facts.Facts) *facts.Member {
+// shrinkOrder is in which order a shrink takes the voters: not serving before serving, followers before the leader, one
+// that can be removed at once before one that was added just now, the one that was chosen before already first, and then
+// the highest number. One that a person has fenced is looked at, and taken after all others.
+func shrinkOrder(f *facts.Facts) []*facts.Member {
 	rank := func(m *facts.Member) int {
 		switch {
 		case m.PodName == "":
@@ -317,7 +320,7 @@ func shrinkCandidate(f *facts.Facts) *facts.Member {
 	slices.SortStableFunc(voters, func(a, b *facts.Member) int {
 		return cmp.Or(rank(a)-rank(b), waits(a)-waits(b))
 	})
-	return voters[0]
+	return voters
 }
 
 // removeVoter removes a voter, if the others keep quorum without it (S1), after handing the leadership on.

@@ -173,7 +173,7 @@ func removeVoter(j *judgement, s decision.Remove, m *facts.Member) {
 		len(others))
 	j.require(wrong || !m.Serving() || stay == len(others), "S2",
 		"%s, which serves, while another voter does not, or may be restarted", s)
-	besideNone(j, s, lost && !m.Serving())
+	besideNone(j, s, lost && !m.Serving(), surplus)
 }
 
 // spare reports whether a learner may go: its data is lost, or may be wrong; there are enough voters without it, not
@@ -196,11 +196,15 @@ func spare(j *judgement, m *facts.Member) bool {
 	return j.f.Memory() && m.Pod != nil && j.f.TemplateOutdated(m.Pod)
 }
 
-// besideNone: no other change is under way; but a lost voter goes although a learner has not started.
-func besideNone(j *judgement, s decision.Remove, lost bool) {
+// besideNone: no other change is under way; but a lost voter goes although a learner has not started, and one above the
+// wanted number although a removed member's pod has not stopped yet.
+func besideNone(j *judgement, s decision.Remove, lost, surplus bool) {
 	l := j.f.Learner()
 	j.require(l == nil || lost && !l.Serving(), "S3", "%s while there is a learner", s)
-	j.require(len(j.f.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
+	for _, name := range j.f.RemovedPods() {
+		j.require(surplus && j.o.Children.Pods[name].DeletionTimestamp != nil, "S3",
+			"%s while the removed member's pod %s runs", s, name)
+	}
 }
 
 // addedLongAgo: no call adds a member that the epoch began with, and those that add another one are over.
