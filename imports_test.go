@@ -53,9 +53,10 @@ var layers = []struct{ packages, uses, because string }{
 	{"etcdops/trim", "etcdops/command", "it runs beside etcd, and talks to none"},
 	{"etcdops/quorate-trim", "etcdops/trim", "Go's own library is all that it needs"},
 	{"etcdops/reach etcdops/token etcdops/pki etcdops", "own hooks/", "imports run one way: server -> etcdops -> hooks"},
+	{"etcdops/backup/pages", "", "the pages of a database are bytes: it knows neither etcd nor us"},
 	{"etcdops/backup/lone etcdops/backup/archive etcdops/backup/stream etcdops/backup/mirror etcdops/backup/seed",
-		"own etcdops/reach etcdops/token hooks/",
-		"imports run one way: seed, mirror -> stream -> archive -> lone; flags are for etcdops/backup/snapshot"},
+		"own etcdops/backup/pages etcdops/reach etcdops/token hooks/",
+		"imports run one way: seed, mirror -> stream -> archive -> lone, pages; flags are for etcdops/backup/snapshot"},
 	{"etcdops/backup/rescue etcdops/backup/snapshot etcdops/quorate-snapshot",
 		"own etcdops/backup/ etcdops/command etcdops/datadir etcdops/reach etcdops/token hooks/",
 		"the program quorate-snapshot knows no server and installs nothing"},
@@ -89,7 +90,7 @@ var byTests = []struct{ tests, use string }{
 
 const (
 	clouds = "etcdops/backup/archive etcdops/backup/mirror etcdops/backup/rescue etcdops/backup/seed " +
-		"etcdops/backup/snapshot etcdops/backup/stream etcdops/quorate-snapshot"
+		"etcdops/backup/pages etcdops/backup/snapshot etcdops/backup/stream etcdops/quorate-snapshot"
 	noClouds = "the program quorate, which is the plugin too, links no cloud and no etcd server"
 )
 
