@@ -97,7 +97,8 @@ func (all Objects) Wanted(d *Decided) (Children, error) {
 // New entries a decision. The result holds its objects by itself, and o and d are not changed.
 func New(version string, o observation.Observation, d decision.Decision) (*Entry, Objects, error) {
 	all := Objects{}
-	observed, err := json.Marshal(observedOf(o), written, all.apart())
+	// not so objects: of theirs an amount of 0 is something else than none
+	observed, err := json.Marshal(observedOf(o), written, all.apart(), json.OmitZeroStructFields(true))
 	if err != nil {
 		return nil, nil, fmt.Errorf("an observation can't be written down: %w", err)
 	}

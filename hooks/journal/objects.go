@@ -136,8 +136,7 @@ func ofRef[T any](get func(Ref, *T) error) *json.Unmarshalers {
 // written is how entries are written and read: as Kubernetes does it, with what says of itself that it is left out, and
 // each value of a closed set under the name of its type.
 var (
-	written = json.JoinOptions(jsonv1.DefaultOptionsV1(), json.Deterministic(true),
-		json.OmitZeroStructFields(true), json.WithMarshalers(marshalers),
+	written = json.JoinOptions(jsonv1.DefaultOptionsV1(), json.Deterministic(true), json.WithMarshalers(marshalers),
 		json.WithUnmarshalers(unmarshalers))
 
 	marshalers = json.JoinMarshalers(json.MarshalToFunc(writeNamed[decision.Step]),
