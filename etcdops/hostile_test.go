@@ -186,7 +186,9 @@ func TestWordsOfNoEtcd(t *testing.T) {
 			asked := []observation.Endpoint{f.endpoint}
 			for _, observe := range []func() (*observation.Membership, map[string]observation.Health){
 				func() (*observation.Membership, map[string]observation.Health) { return e.Observe(t.Context(), asked) },
-				func() (*observation.Membership, map[string]observation.Health) { return e.Again(asked).Observe(t.Context()) },
+				func() (*observation.Membership, map[string]observation.Health) {
+					return e.Again(asked).Observe(t.Context())
+				},
 			} {
 				membership, health := observe()
 				require.Nil(t, membership)

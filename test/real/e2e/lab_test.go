@@ -26,6 +26,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/journal"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -280,7 +282,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
-	err = noViolations()
+	err = errors.Join(noViolations(), replaysAlike())
 	if !apiServerRestarted { // one that has just been started refuses what it has not read yet
 		err = errors.Join(err, neverForbidden())
 	}
@@ -305,6 +307,33 @@ func noViolations() error {
 			return err
 		}
 	}
+}
+
+// replaysAlike decides once more about all that is in the journals of Quorate: it must come to the same, byte for byte.
+func replaysAlike() error {
+	all, err := quorateMetrics()
+	if err != nil {
+		return err
+	}
+	var files []io.Reader
+	for pod := range all {
+		text, err := kubectl("", "exec", pod, "-n", quorateNamespace, "-c", "quorate", "--", "/quorate", "journal")
+		if err != nil {
+			return err
+		}
+		files = append(files, strings.NewReader(text))
+	}
+	entries, objects, err := journal.Read(files...)
+	if err != nil {
+		return err
+	}
+	var told strings.Builder
+	others, err := journal.Replay(&told, "the same release", hooks.Decide, entries, objects)
+	if err == nil && others > 0 {
+		err = errors.New(told.String())
+	}
+	fmt.Fprint(os.Stderr, "journals: ", told.String())
+	return err
 }
 
 // quorateMetrics is what each replica of Quorate shows Prometheus, by pod.
