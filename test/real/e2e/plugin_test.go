@@ -106,7 +106,7 @@ func (c *cluster) answersByPlugin() {
 		return while(!strings.Contains(explained, "Converged applies."), explained)
 	})
 	assert.Contains(c.t, explained, "breaks none of the rules of safety")
-	assert.Contains(c.t, does("history", name), "  Start: starting ")
+	assert.Contains(c.t, does("history", name), "Converged: serving as the spec says")
 	for _, verb := range []string{"make", "change", "delete"} {
 		assert.NotContains(c.t, explained, "  "+verb+"  ")
 	}
