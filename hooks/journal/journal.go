@@ -47,10 +47,11 @@ func Read(files ...io.Reader) ([]*Entry, Objects, error) {
 	seen := map[string]bool{}
 	for _, file := range files {
 		in := jsontext.NewDecoder(file)
-		for n := 1; in.PeekKind() != 0; n++ { // 0 is the end, or no JSON
+		n := 1
+		for ; in.PeekKind() != 0; n++ { // 0 is the end, or no JSON
 			var line Line
 			if err := json.UnmarshalDecode(in, &line); err != nil {
-				return nil, nil, fmt.Errorf("line %d is no entry of a journal: %w", n, err)
+				return nil, nil, noEntry(n)
 			}
 			if line.Entry == nil {
 				all[line.Ref] = line.Object
@@ -62,12 +63,12 @@ func Read(files ...io.Reader) ([]*Entry, Objects, error) {
 			seen[string(line.Entry)] = true
 			r := &Entry{}
 			if err := json.Unmarshal(line.Entry, r, written); err != nil {
-				return nil, nil, fmt.Errorf("line %d is no entry of a journal: %w", n, err)
+				return nil, nil, noEntry(n)
 			}
 			entries = append(entries, r)
 		}
 		if _, err := in.ReadToken(); !errors.Is(err, io.EOF) {
-			return nil, nil, fmt.Errorf("this is no journal: %w", err)
+			return nil, nil, noEntry(n)
 		}
 	}
 	slices.SortStableFunc(entries, func(a, b *Entry) int { return a.Time.Compare(b.Time) })
@@ -108,6 +109,11 @@ func New(version string, o observation.Observation, d decision.Decision) (*Entry
 	}
 	return &Entry{Version: version, Time: o.Now, Namespace: o.Cluster.Namespace, Name: o.Cluster.Name,
 		UID: string(o.Cluster.UID), Observed: observed, Decided: decided}, all, nil
+}
+
+// noEntry says nothing of what is there: it may be another file, with anything in it.
+func noEntry(line int) error {
+	return fmt.Errorf("line %d is no entry of a journal: pass what `quorate journal` has printed, and all of it", line)
 }
 
 // Text is the entry as files have it.

@@ -2,6 +2,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -19,10 +20,10 @@ func Print(ctx context.Context, args []string, getenv func(string) string, stdou
 	var asked server.JournalAsked
 	flags := flag.NewFlagSet("quorate journal", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	listen := flags.String("listen", ":8080", "`address` of the hooks of that server")
+	listen := flags.String("listen", cmp.Or(getenv("QUORATE_LISTEN"), ":8080"), "`address` of the hooks of that server")
 	flags.StringVar(&asked.Namespace, "namespace", "", "`namespace` of the clusters; empty for all")
 	flags.StringVar(&asked.Name, "name", "", "`name` of the cluster; empty for all")
-	if err := command.ParseWithEnv(flags, args, getenv); err != nil {
+	if err := command.Parse(flags, args); err != nil { // QUORATE_NAMESPACE is that of Quorate
 		return err
 	}
 	socket, err := server.JournalSocket(*listen)

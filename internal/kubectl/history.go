@@ -71,7 +71,7 @@ func (a *invocation) tell(entries []*journal.Entry, all journal.Objects) error {
 	for _, event := range events {
 		at := event.Time.UTC().Format(time.RFC3339)
 		for _, words := range append([]string{event.Decided}, event.Changes...) {
-			for _, line := range wrapped(words, width-len(at)-2) {
+			for _, line := range wrapped(words, width-len(time.RFC3339)) {
 				fmt.Fprintf(a.Out, "%-20s  %s\n", at, line)
 				at = ""
 			}

@@ -1,0 +1,71 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/server"
+)
+
+// unreachable is an etcd that tells nothing.
+type unreachable struct{}
+
+func (unreachable) Observe(context.Context, []observation.Endpoint) (*observation.Membership,
+	map[string]observation.Health) {
+	return nil, nil
+}
+
+func (unreachable) Do(context.Context, decision.Step, *observation.Membership, []observation.Endpoint) error {
+	return errors.New("no step is expected")
+}
+
+// TestPrintAndReplay: in a pod of Quorate's, whose environment names Quorate's own namespace, all clusters are told of,
+// and what is told is decided once more.
+func TestPrintAndReplay(t *testing.T) {
+	body, err := os.ReadFile("../../server/testdata/sync.json")
+	require.NoError(t, err)
+	s := server.New(server.Options{Version: "v0.1.0", Etcd: unreachable{}})
+	answer := httptest.NewRecorder()
+	s.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/sync", bytes.NewReader(body)))
+	require.Equal(t, http.StatusOK, answer.Code, answer.Body)
+	socket, err := net.Listen("unix", "@quorate-journal:18099")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go s.ServeJournal(ctx, socket)
+
+	environment := func(name string) string {
+		return map[string]string{"QUORATE_NAMESPACE": "quorate-system", "QUORATE_LISTEN": ":18099"}[name]
+	}
+	var out, errs bytes.Buffer
+	require.NoError(t, Print(ctx, nil, environment, &out, &errs))
+	file := filepath.Join(t.TempDir(), "journal")
+	require.NoError(t, os.WriteFile(file, out.Bytes(), 0o600))
+	out.Reset()
+	same, err := Replay("v0.2.0", []string{file}, nil, &out, &errs)
+	require.NoError(t, err)
+	assert.True(t, same)
+	assert.Equal(t, "0 of 1 decisions about 1 clusters are others by v0.2.0\n", out.String())
+
+	require.NoError(t, Print(ctx, []string{"--namespace=elsewhere"}, environment, &out, &errs))
+	require.Error(t, Print(ctx, []string{"--listen=nowhere"}, environment, &out, &errs))
+	_, err = Replay("v0.2.0", nil, nil, &out, &errs)
+	require.Error(t, err)
+	_, err = Replay("v0.2.0", []string{file + "s"}, nil, &out, &errs)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = Replay("v0.2.0", []string{"-"}, strings.NewReader("no journal"), &out, &errs)
+	require.ErrorContains(t, err, "line 1 is no entry of a journal")
+}
