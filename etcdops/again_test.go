@@ -20,8 +20,11 @@ import (
 // TestAgainTellsWhatObserveTells: the same answers, over connections that stay.
 func TestAgainTellsWhatObserveTells(t *testing.T) {
 	all := fakes(t, 3)
+	var lock sync.Mutex // members are asked at the same time
 	var told []string
 	e := &Etcd{Timeout: 5 * time.Second, Observer: func(call string, _ time.Duration, err error) {
+		lock.Lock()
+		defer lock.Unlock()
 		told = append(told, fmt.Sprint(call, " ", err))
 	}}
 	m, health := e.Observe(t.Context(), endpointsOf(all))
