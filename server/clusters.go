@@ -84,11 +84,8 @@ func (s *Server) syncCluster(
 	}
 	return &decided{
 		encode: func() ([]byte, error) { return r.Answer(d, finalized) },
-		write: func(body []byte) {
-			etcd.o.Taken = outcome
-			s.written(s.journal.answered(etcd.o, d, body))
-		},
-		keep: s.keeps(ctx, r, etcd, d),
+		write:  func(body []byte) { s.written(s.journal.answered(etcd.o, d, body)) },
+		keep:   s.keeps(ctx, r, etcd, d),
 		tell: func() {
 			s.metrics.Decided(d.Reason.Rule)
 			s.metrics.Cluster(r.Cluster, d.Reason.Rule, &d.Status, d.Children)

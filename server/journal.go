@@ -93,12 +93,15 @@ func roomForJournal() int64 {
 	return limit / partForJournal
 }
 
+// mostLast is of how many clusters the last answer is known. One that is not is written down once more.
+const mostLast = 20_000
+
 // answered writes a decision down unless the answer is the last one.
 func (r *keeper) answered(o observation.Observation, d decision.Decision, answer []byte) error {
 	sum := sha256.Sum256(answer)
 	r.mu.Lock()
 	same := r.last[o.Cluster.UID] == sum
-	if r.last == nil {
+	if r.last == nil || len(r.last) > mostLast { // clusters that another replica has seen the end of stay in it
 		r.last = map[types.UID][sha256.Size]byte{}
 	}
 	r.last[o.Cluster.UID] = sum
@@ -119,6 +122,8 @@ func (r *keeper) add(o observation.Observation, d decision.Decision) error {
 	if err != nil {
 		return err
 	}
+	one := &kept{packed: packed(text), name: entry.Name}
+	ready := r.packed(objects)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.objects == nil {
@@ -130,12 +135,14 @@ func (r *keeper) add(o observation.Observation, d decision.Decision) error {
 		s = &shelf{}
 		r.namespaces[entry.Namespace] = s
 	}
-	one := &kept{packed: packed(text), name: entry.Name}
 	for ref, object := range objects {
 		one.refs = append(one.refs, ref)
 		known := r.objects[ref]
 		if known == nil {
-			known = &shared{packed: packed(object), payer: s}
+			if ready[ref] == nil { // it was known, and has just been dropped
+				ready[ref] = packed(object)
+			}
+			known = &shared{packed: ready[ref], payer: s}
 			r.objects[ref] = known
 			r.count(s, known.bytes())
 		}
@@ -147,6 +154,22 @@ func (r *keeper) add(o observation.Observation, d decision.Decision) error {
 		r.drop()
 	}
 	return nil
+}
+
+// packed packs the objects that are not known yet. No other call waits meanwhile.
+func (r *keeper) packed(objects journal.Objects) map[journal.Ref][]byte {
+	unknown := map[journal.Ref][]byte{}
+	r.mu.Lock()
+	for ref := range objects {
+		if r.objects[ref] == nil {
+			unknown[ref] = nil
+		}
+	}
+	r.mu.Unlock()
+	for ref := range unknown {
+		unknown[ref] = packed(objects[ref])
+	}
+	return unknown
 }
 
 func (r *keeper) count(s *shelf, bytes int64) {

@@ -1,8 +1,8 @@
 // Package journal keeps what decisions were made of, so that they can be made once more: on another machine, or by
 // another release. Decide is a pure function of its observation, so a journal of those is all that is needed.
 //
-// An entry has no Secret and no key of one: an observation has none, but for annotations in which others keep the
-// manifest of a Secret, and those are left out here.
+// An entry has no Secret and no key of one: an observation has none, except for annotations in which others keep
+// the manifest of a Secret, and those are left out here.
 package journal
 
 import (

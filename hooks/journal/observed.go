@@ -48,8 +48,8 @@ func observedOf(o observation.Observation) observed {
 		recent = &history{o.Recent}
 	}
 	return observed{Cluster: &cluster, Recent: recent, Written: times, Status: &o.Cluster.Status,
-		Children: o.Children, Etcd: o.Etcd, Health: o.Health, Related: o.Related, WithoutLastApplied: o.WithoutLastApplied, Unsealed: o.Unsealed,
-		Fresh: o.Fresh, Taken: o.Taken, Now: o.Now, Resync: o.Resync, Settings: &o.Settings,
+		Children: o.Children, Etcd: o.Etcd, Health: o.Health, Related: o.Related,
+		WithoutLastApplied: o.WithoutLastApplied, Unsealed: o.Unsealed, Fresh: o.Fresh, Taken: o.Taken, Now: o.Now, Resync: o.Resync, Settings: &o.Settings,
 		Zones: slices.Sorted(maps.Keys(o.Zones))}
 }
 

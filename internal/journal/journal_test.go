@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -41,14 +42,15 @@ func TestPrintAndReplay(t *testing.T) {
 	answer := httptest.NewRecorder()
 	s.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/sync", bytes.NewReader(body)))
 	require.Equal(t, http.StatusOK, answer.Code, answer.Body)
-	socket, err := net.Listen("unix", "@quorate-journal:18099")
+	port := fmt.Sprint(os.Getpid()) // no port is opened, and tests of other processes have another name
+	socket, err := net.Listen("unix", "@quorate-journal:"+port)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go s.ServeJournal(ctx, socket)
 
 	environment := func(name string) string {
-		return map[string]string{"QUORATE_NAMESPACE": "quorate-system", "QUORATE_LISTEN": ":18099"}[name]
+		return map[string]string{"QUORATE_NAMESPACE": "quorate-system", "QUORATE_LISTEN": ":" + port}[name]
 	}
 	var out, errs bytes.Buffer
 	require.NoError(t, Print(ctx, nil, environment, &out, &errs))

@@ -16,7 +16,7 @@ const errNested = Flaw("it has a bucket in a bucket, which etcd does not make")
 // deepest is far beyond how deep a tree of pages is: a page has 2 others at least below it, and mostly 50.
 const deepest = 64
 
-// All reads every page once. For each bucket, in the order of their names, it asks for what is to be called with its
+// All reads every page once. For each bucket, in the order of their names, it asks whom to call with its
 // records, in the order of theirs; nil for nothing. It returns the pages that nothing refers to.
 func (d *Database) All(ctx context.Context, bucket func(name []byte) Each) (*Free, error) {
 	w := d.walk(ctx)
@@ -82,7 +82,7 @@ type walk struct {
 	*Database
 	ctx context.Context
 	window
-	// seen are the pages that were read, where each is to be read once; nil elsewhere.
+	// seen are the pages that were read, where each must be read once; nil elsewhere.
 	seen marks
 }
 

@@ -27,7 +27,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 )
 
-// judge says from outside when a cluster is as it was asked to be, whoever changes it: by a watch of its pods, and by
+// judge says from outside when a cluster is as it was asked to be, no matter who changes it: by a watch of its pods, and by
 // what its members tell.
 type judge struct {
 	*cluster
@@ -197,7 +197,7 @@ func (j *judge) leads(member string) bool {
 			return err.Error()
 		}
 		leads = status.Leader == status.Header.MemberId
-		return while(status.Leader == 0, "nobody leads")
+		return while(status.Leader == 0, "none leads")
 	})
 	return leads
 }
