@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -160,11 +161,13 @@ func scraped(t *testing.T, s *Server) string {
 	return w.Body.String()
 }
 
-func decidedAt(t *testing.T, s *Server) string {
+func decidedAt(t *testing.T, s *Server) float64 {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^quorate_cluster_decided_timestamp_seconds\{.*\} (.*)$`).FindStringSubmatch(scraped(t, s))
 	require.NotNil(t, line)
-	return line[1]
+	at, err := strconv.ParseFloat(line[1], 64) // as text, ...405323 comes before ...4053
+	require.NoError(t, err)
+	return at
 }
 
 // TestAChangedCallIsDecided: by what is in it, by what a member tells, and by the time.
