@@ -2,7 +2,7 @@
 
 ETCD_TAGS := -tags $(TAGS),releases
 
-.PHONY: bench bench-snapshots bench-streams bench-operators bench-scale bench-fleet timings
+.PHONY: bench bench-snapshots bench-streams bench-operators bench-scale bench-fleet records timings
 bench: install # what a decision, a call and a cluster cost, as a table (docs/evidence/performance.md)
 	@$(IN_LAB) test/real/bench/bench.sh
 
@@ -22,6 +22,9 @@ bench-scale: build # how many clusters one core of Quorate serves, with Metacont
 
 bench-fleet: install bin/gotestsum # CLUSTERS=100 real clusters of one member in the lab (docs/evidence/scale.md)
 	@$(IN_LAB) QUORATE_FLEET=$(or $(CLUSTERS),100) $(STORIES) -run '^TestFleet$$' $(E2E)
+
+records: # fail for figures of docs/evidence that are of other code than this: what must be measured before a release
+	@QUORATE_RECORDS=1 go test ./docs -count=1 -run TestRecords
 
 timings: # how long every target takes, cold and warm, as a table; hours. TARGETS="test check" chooses
 	@test/real/bench/timings.sh $(TARGETS)
