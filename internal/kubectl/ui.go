@@ -216,8 +216,7 @@ func (l looking) moment(e *journal.Entry, all journal.Objects) (*ui.Moment, erro
 	}
 	c := *o.Cluster
 	c.Status = status
-	m := &ui.Moment{Time: e.Time, Step: e.Decided.Step, Changes: []string{},
-		Cluster: l.shown(&c, &live{etcd: o.Etcd, health: o.Health}, o.Children.Pods, o.Children.Claims, e.Time)}
+	m := &ui.Moment{Time: e.Time, Changes: []string{}, Cluster: l.shown(&c, &live{etcd: o.Etcd, health: o.Health}, o.Children.Pods, o.Children.Claims, e.Time)}
 	m.Cluster.Status = e.Decided.Rule
 	m.Cluster.Message = e.Decided.Message
 	for _, event := range events {
@@ -235,7 +234,10 @@ func (a *invocation) remembered(ctx context.Context, because error) (*ui.History
 	h := &ui.History{Moments: []ui.Moment{}, Note: fmt.Sprintf("These are the decisions that the status remembers. %s",
 		because)}
 	for _, e := range c.Status.History {
-		m := ui.Moment{Time: e.Time.Time, Step: e.Step, Changes: []string{}}
+		m := ui.Moment{Time: e.Time.Time, Changes: []string{}}
+		if e.Step != "" {
+			m.Changes = append(m.Changes, "etcd: "+e.Step)
+		}
 		m.Cluster = ui.Cluster{Name: ui.Name{Namespace: c.Namespace, Name: c.Name}, Status: e.Rule, Message: e.Message,
 			Mood: ui.Busy, Attention: []string{}}
 		h.Moments = append(h.Moments, m)

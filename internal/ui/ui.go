@@ -90,7 +90,6 @@ const MostMoments = 500
 // Moment is a decision, and the cluster that it was about.
 type Moment struct {
 	Time    time.Time `json:"time"`
-	Step    string    `json:"step"` // in etcd
 	Changes []string  `json:"changes"`
 	Cluster Cluster   `json:"cluster"`
 }

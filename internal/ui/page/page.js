@@ -21,7 +21,7 @@ const bytes = n => {
     else n /= 1024;
 };
 const utc = time => new Date(time).toISOString().slice(0, 19).replace('T', ' ') + 'Z';
-const second = time => new Date(time).toISOString().slice(0, 19) + 'Z';
+const second = time => utc(time).replace(' ', 'T');
 const ago = time => {
   const gone = Math.max(0, (Date.now() - new Date(time)) / 1000);
   for (const [most, per, unit] of [[120, 1, 's'], [10800, 60, 'm'], [172800, 3600, 'h']])
@@ -148,12 +148,13 @@ function show() {
   say($('facts'), [`namespace ${now.namespace}`, c.members && `${c.ready} of ${c.voters} voters ready`,
     c.version && `etcd ${c.version}`, c.epoch > 1 && `epoch ${c.epoch}`].filter(Boolean).join(' · '));
   say($('words'), c.message);
-  fill($('attention'), c.attention.map(words => ['li', words]));
+  const remarks = (c.members || []).map(m => [...m.alarms, m.message].filter(Boolean).map(words => `${m.name}: ${words}`));
+  fill($('attention'), [...c.attention, ...remarks.flat()].map(words => ['li', words]));
   drawing.show(c);
-  table($('members'), ['Member', 'Role', 'State', 'Database', 'Volume', ''], (c.members || []).map(m => [m.name,
+  table($('members'), ['Member', 'Role', 'State', 'Database', 'Volume'], (c.members || []).map(m => [m.name,
     m.leads ? 'leader' : m.role.toLowerCase() || 'no member', m.state + (m.restarts ? `, ${count(m.restarts, 'restart')}` : ''),
     m.size ? `${bytes(m.size)}${m.quota ? ' of ' + bytes(m.quota) : ''}` : '–',
-    m.volume ? `${m.volume}${m.capacity ? ', ' + bytes(m.capacity) : ''}` : '–', [...m.alarms, m.message].filter(Boolean).join('; ')]));
+    m.volume === 'Bound' ? bytes(m.capacity) : m.volume || '–']));
   say($('moment'), moment ? `${utc(moment.time)}, ${ago(moment.time)} ago` : 'now, as it happens');
   $('live').disabled = at < 0;
   say($('explain'), moment ? 'Explain this moment' : 'Explain what it would do now');
@@ -172,11 +173,8 @@ function table(node, head, rows) {
   const text = JSON.stringify(rows);
   if (node.dataset.has === text) return;
   node.dataset.has = text;
-  const kept = rows.some(r => r[r.length - 1]) ? head.length : head.length - 1;
-  const cells = (row, tag) => row.slice(0, kept).map((cell, i) =>
-    h(tag, tag === 'th' ? { scope: 'col' } : { class: i === head.length - 1 && 'free' }, cell || (tag === 'th' ? 'Remarks' : '')));
-  node.replaceChildren(h('thead', {}, h('tr', {}, ...cells(head, 'th'))),
-    h('tbody', {}, ...rows.map(row => h('tr', {}, ...cells(row, 'td')))));
+  node.replaceChildren(h('thead', {}, h('tr', {}, ...head.map(cell => h('th', { scope: 'col' }, cell)))),
+    h('tbody', {}, ...rows.map(row => h('tr', {}, ...row.map(cell => h('td', {}, cell))))));
 }
 
 // The drawing: members on a ring, the leader's lines to those who follow it. What moves goes there bit by bit.
@@ -218,6 +216,7 @@ const drawing = {
         lines.append(one.line);
         requestAnimationFrame(() => requestAnimationFrame(() => one.node.classList.remove('new')));
       }
+      if (one.gone) lines.append(one.line);
       one.goal = goal;
       one.gone = false;
       this.paint(one, m, leader);
@@ -301,18 +300,19 @@ function past() {
     node.dataset.has = chosen + n + last;
     node.replaceChildren(...history.moments.map((m, i) => h('li', {}, h('button', { onclick: () => go(i), 'data-at': i },
       h('time', {}, utc(m.time)), h('span', {}, h('b', { class: m.cluster.mood }, m.cluster.status), ' ', m.cluster.message),
-      ...[m.step && 'etcd: ' + m.step, ...m.changes].filter(Boolean).map(words => h('i', {}, words))))).reverse());
+      ...m.changes.map(words => h('i', {}, words))))).reverse());
   }
   go(at);
 }
 
+// strip has a colour for each moment, and for now.
 function strip() {
-  const n = history ? history.moments.length : 0;
+  const moods = history ? history.moments.map(m => m.cluster.mood).concat(current().mood) : [];
   const svg = $('strip');
-  svg.setAttribute('viewBox', `0 0 ${Math.max(n, 1) + .001} 10`);
+  svg.setAttribute('viewBox', `0 0 ${Math.max(1, moods.length)} 10`);
   svg.setAttribute('preserveAspectRatio', 'none');
-  svg.replaceChildren(...(history ? history.moments : []).map((m, i) =>
-    s('rect', { x: i, y: 0, width: n > 80 ? 1 : .9, height: 10, class: m.cluster.mood + (i === at ? ' at' : '') })));
+  svg.replaceChildren(...moods.map((mood, i) =>
+    s('rect', { x: i, y: 0, width: moods.length > 80 ? 1 : .9, height: 10, class: mood })));
 }
 
 function go(to) {
@@ -323,11 +323,12 @@ function go(to) {
   slider.setAttribute('aria-valuetext', at < 0 ? 'now' : `${utc(history.moments[at].time)}: ${history.moments[at].cluster.status}`);
   $('earlier').disabled = !n || at === 0;
   $('later').disabled = at < 0;
-  for (const rect of $('strip').children) rect.classList.toggle('at', rect.x.baseVal.value === at);
-  for (const button of $('events').querySelectorAll('button')) {
+  for (const rect of $('strip').children) rect.classList.toggle('at', rect.x.baseVal.value === (at < 0 ? n : at));
+  const box = $('events');
+  if (at < 0) box.scrollTop = 0;
+  for (const button of box.querySelectorAll('button')) {
     const here = Number(button.dataset.at) === at;
     button.setAttribute('aria-current', here);
-    const box = $('events');
     if (here && document.activeElement !== button)
       box.scrollTop = button.offsetTop - box.offsetTop - box.clientHeight / 2;
   }
@@ -353,7 +354,7 @@ $('live').addEventListener('click', () => go(-1));
 $('play').addEventListener('click', play);
 
 $('explain').addEventListener('click', async () => {
-  const c = current(), moment = at >= 0 ? second(history.moments[at].time) : '';
+  const c = current(), moment = at >= 0 ? history.moments[at].time : '';
   const text = $('explanation');
   text.hidden = false;
   say($('explained'), moment ? command('history', c, ' --at=' + moment) : command('explain', c));
@@ -365,6 +366,7 @@ $('explain').addEventListener('click', async () => {
     say(text, error.message);
   }
   $('explain').disabled = false;
+  say($('told'), 'The explanation is there.');
 });
 
 // copyable is a command with what it is for, and a button that copies it.
@@ -372,9 +374,9 @@ function copyable(words, line, tag = 'div') {
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(line);
-      say($('copied'), 'Copied: ' + line);
+      say($('told'), 'Copied: ' + line);
     } catch {
-      say($('copied'), 'The browser does not let this page copy; select the command.');
+      say($('told'), 'The browser does not let this page copy; select the command.');
     }
   };
   return h(tag, { class: 'command' }, h('span', {}, h('small', {}, words), h('code', {}, line)),
@@ -385,7 +387,7 @@ function commands(c, moment) {
   const other = c.members.find(m => m.role === 'Voter' && m.ready && !m.leads);
   const lines = [
     ['the same in a terminal', command('status', c)],
-    moment && ['what was decided at this moment', command('history', c, ' --at=' + second(moment.time))],
+    moment && ['what was decided at this moment', command('history', c, ' --at=' + moment.time)],
     ['take a snapshot', command('snapshot', c, ' --wait')],
     other && ['let another member lead', command('move-leader', c, ' ' + other.name)],
     ['hold every change back until resume', command('suspend', c)],
@@ -433,19 +435,19 @@ backups.draw = () => {
     s('line', { class: 'cursor', x1: x(moment), x2: x(moment), y1: 0, y2: 40 }),
     s('text', { class: 'small left', x: 4, y: 58 }, utc(from)), s('text', { class: 'small right', x: width - 4, y: 58 }, 'now'));
   backups.choose(moment);
-  table($('snapshots'), ['Snapshot', 'Stored', 'Phase', 'Revision', 'Size', ''], stored.snapshots.map(n =>
+  table($('snapshots'), ['Snapshot', 'Stored', 'Phase', 'Revision', 'Size', 'Remarks'], stored.snapshots.map(n =>
     [n.name, utc(n.time), n.phase + (n.verified ? ', verified' : ''), n.revision || '–', n.size ? bytes(n.size) : '–', n.message]).reverse());
 };
 
 backups.choose = moment => {
   const c = current(), stored = backups.stored;
   const base = stored.snapshots.filter(n => n.restorable && new Date(n.time) <= moment).pop();
-  const stream = stored.streams.find(t => new Date(t.from) <= moment && moment <= new Date(t.to).getTime() + 60000);
   const newest = $('until').value === '1000';
+  const stream = stored.streams.find(t => new Date(t.from) <= moment && (newest || moment <= new Date(t.to).getTime() + 60000));
   $('until').setAttribute('aria-valuetext', newest ? 'the latest' : utc(moment));
   say($('restores'), !base ? `No snapshot from before ${utc(moment)} can be restored.`
     : `${newest ? 'The latest' : utc(moment)}: snapshot ${base.name} of ${utc(base.time)}` +
-      (stream ? `, and what ${stream.name} has stored after it.` : '; what was written after it is not stored.'));
+      (stream ? `, and what ${stream.name} has stored after it${stream.runs ? '' : ', until ' + utc(stream.to)}.` : '; what was written after it is not stored.'));
   const end = stream ? ' --until=' + (newest ? 'latest' : second(moment)) : base && ' --snapshot=' + base.name;
   $('restore').replaceChildren(...(base ? [copyable('see what it would create, then leave out --dry-run', command('restore', c, end + ' --dry-run'))] : []));
 };
@@ -463,7 +465,8 @@ async function contents() {
     if (of !== chosen) return;
     contents.told = told;
     if (!told || !told.prefixes.length) {
-      say($('account'), 'No account of its keys is there yet. One is made while a snapshot is verified.');
+      say($('account'), 'No account of its keys is there yet: one is made while a snapshot is verified. ' +
+        command('snapshot', c, ' --wait'));
       return;
     }
     say($('account'), told.time ? 'By the account of ' + utc(told.time) : '');
@@ -488,14 +491,14 @@ contents.draw = () => {
   svg.setAttribute('aria-label', 'The largest: ' + parts.slice(0, 3).map(p => `${p.prefix} ${amount(p)}`).join(', '));
   svg.replaceChildren(...squares(parts.map(p => p[by] / sum * width * height), 0, 0, width, height).map(([x, y, w, tall], i) => {
     const p = parts[i];
-    const fits = Math.floor((w - 10) / 6.6);
-    const cut = p.prefix.length > fits ? p.prefix.slice(0, Math.max(0, fits - 1)) + '…' : p.prefix;
+    const fits = Math.floor((w - 10) / 7.2);
+    const cut = p.prefix.length > fits ? '…' + p.prefix.slice(1 - fits) : p.prefix; // its end tells them apart
     return s('g', {}, s('title', {}, `${p.prefix}: ${amount(p)}`),
       s('rect', { x, y, width: w, height: tall, rx: 4, 'fill-opacity': .12 + .5 * p[by] / parts[0][by] }),
       ...(w > 46 && tall > 20 ? [s('text', { x: x + 7, y: y + 16 }, cut)] : []),
       ...(w > 60 && tall > 36 ? [s('text', { class: 'small', x: x + 7, y: y + 31 }, amount(p))] : []));
   }));
-  table($('prefixes'), ['Prefix', 'Keys', 'Bytes', ''], all.map(p => [p.prefix, p.keys, bytes(p.bytes), '']));
+  table($('prefixes'), ['Prefix', 'Keys', 'Bytes'], all.map(p => [p.prefix, p.keys, bytes(p.bytes)]));
 };
 
 // squares lays areas out, the largest first, in rows along the shorter side that come close to squares.

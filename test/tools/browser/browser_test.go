@@ -227,11 +227,11 @@ func (b *tab) accessible() {
 }
 
 // picture writes one for the documents, if that is asked for.
-func (b *tab) picture(name, node string) {
+func (b *tab) picture(name string) {
 	if os.Getenv("QUORATE_REWRITE") == "" {
 		return
 	}
-	raw, err := chromedp.Run(b, chromedp.Screenshot(node, chromedp.NodeVisible))
+	raw, err := chromedp.Run(b, chromedp.CaptureScreenshot())
 	require.NoError(b.t, err)
 	picture, err := png.Decode(bytes.NewReader(raw))
 	require.NoError(b.t, err)
@@ -293,8 +293,6 @@ func TestPage(t *testing.T) {
 	assert.Regexp(t, `demo-\d leads, serves`, get[string](b, "document.querySelector('#drawing').getAttribute('aria-label')"))
 
 	s.types("lose demo-1")
-	b.until("document.querySelectorAll('.member.learner').length === 1")
-	b.picture("learner", "#one > section")
 	b.until(serving + " && document.querySelector('#members').textContent.includes('demo-3')")
 
 	b.until("history && history.moments.some(m => m.cluster.members.some(m => m.role === 'Learner'))")
@@ -305,11 +303,13 @@ func TestPage(t *testing.T) {
 	b.until("at === 1")
 	get[int](b, "go(history.moments.findIndex(m => m.cluster.members.some(m => m.role === 'Learner'))), at")
 	b.until("document.querySelectorAll('.member.learner:not(.gone)').length === 1")
+	b.until("getComputedStyle(document.querySelector('.member.learner')).opacity === '1' && !drawing.moving")
+	get[int](b, "scrollTo(0, 0), 0")
+	b.picture("loss")
 	b.do(chromedp.Click("#explain"))
 	b.until("document.querySelector('#explanation').textContent.includes('its status:')")
 	assert.Contains(t, get[string](b, "document.querySelector('#explained').textContent"), "kubectl quorate history demo --at=")
 	b.fits()
-	b.picture("history", "#one > section:nth-child(2)")
 	b.do(chromedp.Click("#live"), chromedp.Click("#explain"))
 	b.until("document.querySelector('#explanation').textContent.includes('none of the rules of safety')")
 
@@ -327,11 +327,13 @@ func TestPage(t *testing.T) {
 	b.fits()
 	get[int](b, "document.querySelectorAll('details').forEach(d => { d.open = false; }), 0")
 	b.dark("dark")
-	b.picture("page", "body")
+	get[int](b, "document.querySelector('#history').scrollIntoView(), document.querySelector('#explanation').hidden = true, 0")
+	b.picture("dark")
 	b.wide(390)
 	b.until("document.querySelector('#drawing').viewBox.baseVal.width < 390")
 	b.fits()
 	b.accessible()
-	b.picture("narrow", "#one > section")
+	get[int](b, "scrollTo(0, 0), document.activeElement.blur(), 0")
+	b.picture("narrow")
 	b.calm()
 }
