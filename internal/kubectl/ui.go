@@ -36,8 +36,8 @@ func (a *invocation) ui(ctx context.Context) error {
 		return err
 	}
 	return a.serve(ctx, a.port, looking{a}, func(url string) {
-		fmt.Fprintf(a.Out, "%s\nOnly this machine reaches it, and who has the address may read what you may. Ctrl-C ends it.\n",
-			url)
+		fmt.Fprintf(a.Out, "%s\nOnly this machine reaches it, and who has the address may read what you may. Ctrl-C ends "+
+			"it.\n", url)
 	})
 }
 
@@ -140,9 +140,8 @@ func memberShown(r row, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) ui
 	m := ui.Member{Name: r.name, Role: r.role, Leads: r.leads, Ready: r.ready, Since: r.since, Version: r.version,
 		Size: r.size, Used: r.used, Alarms: whole(r.alarms), Message: r.message, Quota: defaults.Quota(pod)}
 	if pod != nil { // it is newer than the status
-		m.Ready = pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		})
+		serving := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
+		m.Ready = pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, serving)
 		for _, c := range pod.Status.ContainerStatuses {
 			if c.Name == objects.ContainerEtcd {
 				m.Restarts = c.RestartCount
@@ -216,7 +215,9 @@ func (l looking) moment(e *journal.Entry, all journal.Objects) (*ui.Moment, erro
 	}
 	c := *o.Cluster
 	c.Status = status
-	m := &ui.Moment{Time: e.Time, Changes: []string{}, Cluster: l.shown(&c, &live{etcd: o.Etcd, health: o.Health}, o.Children.Pods, o.Children.Claims, e.Time)}
+	answers := &live{etcd: o.Etcd, health: o.Health}
+	m := &ui.Moment{Time: e.Time, Changes: []string{},
+		Cluster: l.shown(&c, answers, o.Children.Pods, o.Children.Claims, e.Time)}
 	m.Cluster.Status = e.Decided.Rule
 	m.Cluster.Message = e.Decided.Message
 	for _, event := range events {

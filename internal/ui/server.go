@@ -102,6 +102,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", http.MethodGet)
 		http.Error(w, "this page only looks: GET", http.StatusMethodNotAllowed)
 	case r.URL.Path == s.path && s.is(r.URL.Query().Get("token")):
+		//nolint:gosec // there is no TLS on 127.0.0.1, and not all browsers keep a Secure cookie there
 		http.SetCookie(w, &http.Cookie{Name: cookie, Value: s.token, Path: s.path, HttpOnly: true,
 			SameSite: http.SameSiteStrictMode})
 		http.Redirect(w, r, s.path, http.StatusSeeOther)
@@ -175,7 +176,8 @@ func failure(err error) []byte {
 	return text
 }
 
-// shelf is where the last answer of a kind is kept for a moment. One at a time asks for it, however many pages are open.
+// shelf is where the last answer of a kind is kept for a moment. One at a time asks for it, however many pages there
+// are.
 type shelf struct {
 	turn  chan struct{}
 	about asked

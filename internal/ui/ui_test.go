@@ -100,8 +100,8 @@ func TestWhoMayLook(t *testing.T) {
 			http.StatusForbidden},
 		"rebound":            {s.path, func(r *http.Request) { r.Host = "evil.example:4321" }, http.StatusMisdirectedRequest},
 		"another port":       {s.path, func(r *http.Request) { r.Host = "127.0.0.1:80" }, http.StatusMisdirectedRequest},
-		"POST":               {s.path + "api/clusters", func(r *http.Request) { r.Method = "POST" }, http.StatusMethodNotAllowed},
-		"OPTIONS":            {s.path + "api/clusters", func(r *http.Request) { r.Method = "OPTIONS" }, http.StatusMethodNotAllowed},
+		"POST":               {s.path, func(r *http.Request) { r.Method = "POST" }, http.StatusMethodNotAllowed},
+		"OPTIONS":            {s.path, func(r *http.Request) { r.Method = "OPTIONS" }, http.StatusMethodNotAllowed},
 		"DELETE, no cookie":  {s.path, func(r *http.Request) { r.Method = "DELETE"; none(r) }, http.StatusMethodNotAllowed},
 		"a flag for kubectl": {s.path + "api/explain?namespace=shop&name=--server=x", nil, http.StatusBadRequest},
 		"another namespace":  {s.path + "api/explain?namespace=-A&name=orders", nil, http.StatusBadRequest},
@@ -221,8 +221,10 @@ func TestPage(t *testing.T) {
 		require.NoError(t, err)
 		whole += strings.ReplaceAll(string(text), "http://www.w3.org/2000/svg", "")
 	}
-	for _, word := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function",
-		"style=", "onclick=", "http://", "https://", "//cdn", "@import", "url("} {
+	for _, word := range []string{
+		"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function",
+		"style=", "onclick=", "http://", "https://", "//cdn", "@import", "url(",
+	} {
 		assert.NotContains(t, whole, word)
 	}
 }

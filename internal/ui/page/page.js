@@ -55,9 +55,9 @@ const command = (verb, c, rest = '') => `kubectl quorate ${verb} ${c.name}${rest
 // say puts a text there if it is another: what is said to a screen reader is said once.
 function say(node, text) { if (node.textContent !== text) node.textContent = text; }
 
-// The clusters, each second while they are looked at.
+// The clusters, while they are looked at: more often while something is under way.
 async function look() {
-  let pause = 1000;
+  let pause = 2000;
   if (!document.hidden) try {
     clusters = await ask('clusters');
     say($('state'), `as of ${new Date().toISOString().slice(11, 19)} UTC`);
@@ -66,6 +66,7 @@ async function look() {
     list();
     show();
     follow();
+    if (clusters.some(c => c.mood !== 'calm')) pause = 1000;
     if (!clusters.length) complain('There is no EtcdCluster here.');
   } catch (error) {
     complain(error instanceof TypeError ? '`kubectl quorate ui` does not answer: has it ended?' : error.message);
@@ -101,9 +102,11 @@ function choose(next) {
   if (next === chosen) return;
   chosen = next;
   history = null;
+  backups.stored = contents.told = null;
   $('one').hidden = !next;
-  $('explanation').hidden = true;
-  say($('explained'), '');
+  for (const id of ['explanation', 'backups', 'map']) $(id).hidden = true;
+  for (const id of ['explained', 'account', 'note']) say($(id), '');
+  say($('nothing'), 'asking …');
   drawing.clear();
   go(-1);
   if (!next) return;
@@ -142,17 +145,19 @@ function show() {
   if (!now) return;
   const moment = at >= 0 && history ? history.moments[at] : null;
   const c = moment ? moment.cluster : now;
+  const members = c.members || [];
   say($('name'), now.name);
   say($('status'), c.status);
   $('status').className = 'chip ' + c.mood;
   say($('facts'), [`namespace ${now.namespace}`, c.members && `${c.ready} of ${c.voters} voters ready`,
     c.version && `etcd ${c.version}`, c.epoch > 1 && `epoch ${c.epoch}`].filter(Boolean).join(' · '));
   say($('words'), c.message);
-  const remarks = (c.members || []).map(m => [...m.alarms, m.message].filter(Boolean).map(words => `${m.name}: ${words}`));
-  fill($('attention'), [...c.attention, ...remarks.flat()].map(words => ['li', words]));
+  const remarks = members.flatMap(m => [...m.alarms, m.message].filter(Boolean).map(words => `${m.name}: ${words}`));
+  fill($('attention'), [...c.attention, ...remarks], words => h('li', {}, words));
   drawing.show(c);
-  table($('members'), ['Member', 'Role', 'State', 'Database', 'Volume'], (c.members || []).map(m => [m.name,
-    m.leads ? 'leader' : m.role.toLowerCase() || 'no member', m.state + (m.restarts ? `, ${count(m.restarts, 'restart')}` : ''),
+  table($('members'), ['Member', 'Role', 'State', 'Database', 'Volume'], members.map(m => [m.name,
+    m.leads ? 'leader' : m.role.toLowerCase() || 'no member',
+    m.state + (m.restarts ? `, ${count(m.restarts, 'restart')}` : ''),
     m.size ? `${bytes(m.size)}${m.quota ? ' of ' + bytes(m.quota) : ''}` : '–',
     m.volume === 'Bound' ? bytes(m.capacity) : m.volume || '–']));
   say($('moment'), moment ? `${utc(moment.time)}, ${ago(moment.time)} ago` : 'now, as it happens');
@@ -161,21 +166,16 @@ function show() {
   commands(now, moment);
 }
 
-// fill has a node hold these, and leaves it alone while they are the same.
-function fill(node, items) {
+// fill has a node hold these, each made a node, and leaves it alone while they are the same.
+function fill(node, items, make) {
   const text = JSON.stringify(items);
   if (node.dataset.has === text) return;
   node.dataset.has = text;
-  node.replaceChildren(...items.map(([tag, words]) => h(tag, {}, words)));
+  node.replaceChildren(...items.map(make));
 }
 
-function table(node, head, rows) {
-  const text = JSON.stringify(rows);
-  if (node.dataset.has === text) return;
-  node.dataset.has = text;
-  node.replaceChildren(h('thead', {}, h('tr', {}, ...head.map(cell => h('th', { scope: 'col' }, cell)))),
-    h('tbody', {}, ...rows.map(row => h('tr', {}, ...row.map(cell => h('td', {}, cell))))));
-}
+const table = (node, head, rows) => fill(node, [head, ...rows], (row, i) =>
+  h('tr', {}, ...row.map(cell => i ? h('td', {}, cell) : h('th', { scope: 'col' }, cell))));
 
 // The drawing: members on a ring, the leader's lines to those who follow it. What moves goes there bit by bit.
 const drawing = {
@@ -247,8 +247,8 @@ const drawing = {
   paint(one, m, leader) {
     const [, inside, name, state, disk, level, title] = one.node.children;
     const lost = m.alarms.length > 0 || ['no pod', 'CrashLoopBackOff', 'ImagePullBackOff'].includes(m.state);
-    const kind = [m.leads && 'leads', m.role === 'Learner' && 'learner', !m.role && 'none', !m.ready && 'away', lost && 'lost'];
-    one.node.setAttribute('class', ['member', one.node.classList.contains('new') && 'new', ...kind].filter(Boolean).join(' '));
+    for (const [kind, is] of Object.entries({ leads: m.leads, learner: m.role === 'Learner', none: !m.role, lost,
+      away: !m.ready, gone: false })) one.node.classList.toggle(kind, is);
     say(inside, m.leads ? 'leads' : m.role === 'Learner' ? 'learns' : m.role ? 'votes' : '–');
     say(name, m.name);
     say(state, m.state);
@@ -294,14 +294,10 @@ function past() {
   $('play').disabled = n < 2;
   if (at >= n) at = -1;
   strip();
-  const node = $('events');
-  const last = n ? history.moments[n - 1].time : '';
-  if (node.dataset.has !== chosen + n + last) {
-    node.dataset.has = chosen + n + last;
-    node.replaceChildren(...history.moments.map((m, i) => h('li', {}, h('button', { onclick: () => go(i), 'data-at': i },
-      h('time', {}, utc(m.time)), h('span', {}, h('b', { class: m.cluster.mood }, m.cluster.status), ' ', m.cluster.message),
-      ...m.changes.map(words => h('i', {}, words))))).reverse());
-  }
+  const told = history.moments.map((m, i) => [i, utc(m.time), m.cluster, m.changes]).reverse();
+  fill($('events'), told, ([i, time, c, changes]) => h('li', {}, h('button', { onclick: () => go(i), 'data-at': i },
+    h('time', {}, time), h('span', {}, h('b', { class: c.mood }, c.status), ' ', c.message),
+    ...changes.map(words => h('i', {}, words)))));
   go(at);
 }
 
@@ -320,7 +316,8 @@ function go(to) {
   at = to >= n ? -1 : to;
   const slider = $('slider');
   slider.value = at < 0 ? n : at;
-  slider.setAttribute('aria-valuetext', at < 0 ? 'now' : `${utc(history.moments[at].time)}: ${history.moments[at].cluster.status}`);
+  const moment = at >= 0 && history.moments[at];
+  slider.setAttribute('aria-valuetext', moment ? `${utc(moment.time)}: ${moment.cluster.status}` : 'now');
   $('earlier').disabled = !n || at === 0;
   $('later').disabled = at < 0;
   for (const rect of $('strip').children) rect.classList.toggle('at', rect.x.baseVal.value === (at < 0 ? n : at));
@@ -393,24 +390,19 @@ function commands(c, moment) {
     ['hold every change back until resume', command('suspend', c)],
     ['a support bundle without secrets', command('report', c)],
   ].filter(Boolean);
-  const node = $('list'), text = JSON.stringify(lines);
-  if (node.dataset.has === text) return;
-  node.dataset.has = text;
-  node.replaceChildren(...lines.map(([words, line]) => copyable(words, line, 'li')));
+  fill($('list'), lines, ([words, line]) => copyable(words, line, 'li'));
 }
 
 // Snapshots and streams, and the restore that each allows.
 async function backups() {
   const c = current(), of = chosen;
-  backups.stored = null;
-  $('backups').hidden = true;
-  say($('nothing'), 'asking …');
   try {
     const stored = await ask('stored', about(c));
     if (of !== chosen) return;
     backups.stored = stored;
     backups.draw();
-    say($('nothing'), stored.snapshots.length ? '' : `Nothing is stored: ${command('snapshot', c)} takes a snapshot, once an EtcdSnapshotSchedule says where to.`);
+    say($('nothing'), stored.snapshots.length ? '' :
+      `Nothing is stored: ${command('snapshot', c)} takes a snapshot, once an EtcdSnapshotSchedule says where to.`);
   } catch (error) {
     if (of === chosen) say($('nothing'), error.message);
   }
@@ -424,32 +416,40 @@ backups.draw = () => {
   const from = new Date(stored.snapshots[0].time).getTime(), to = Date.now();
   const x = time => 8 + (width - 16) * Math.min(1, Math.max(0, (new Date(time) - from) / Math.max(1, to - from)));
   svg.setAttribute('viewBox', `0 0 ${width} 64`);
-  svg.setAttribute('aria-label', `${count(stored.snapshots.length, 'snapshot')} and ${count(stored.streams.length, 'stream')} since ${utc(from)}`);
+  svg.setAttribute('aria-label', [count(stored.snapshots.length, 'snapshot'), 'and',
+    count(stored.streams.length, 'stream'), 'since', utc(from)].join(' '));
   const moment = from + (to - from) * $('until').value / 1000;
   svg.replaceChildren(
-    ...stored.streams.map(t => s('rect', { class: 'band', x: x(t.from), y: 8, width: Math.max(2, x(t.to) - x(t.from)), height: 24, rx: 4 },
+    ...stored.streams.map(t => s('rect', { class: 'band', x: x(t.from), y: 8, width: Math.max(2, x(t.to) - x(t.from)),
+      height: 24, rx: 4 },
       s('title', {}, `${t.name}: ${t.runs ? 'stores all changes' : 'stores nothing at present'}. ${t.message}`))),
     s('line', { class: 'axis', x1: 8, x2: width - 8, y1: 20, y2: 20 }),
-    ...stored.snapshots.map(n => s('circle', { class: 'dot' + (!n.restorable ? ' not' : n.verified ? '' : ' unverified'), cx: x(n.time), cy: 20, r: 6 },
+    ...stored.snapshots.map(n => s('circle', { cx: x(n.time), cy: 20, r: 6,
+      class: 'dot' + (!n.restorable ? ' not' : n.verified ? '' : ' unverified') },
       s('title', {}, `${n.name}, ${n.phase}, ${utc(n.time)}`))),
     s('line', { class: 'cursor', x1: x(moment), x2: x(moment), y1: 0, y2: 40 }),
-    s('text', { class: 'small left', x: 4, y: 58 }, utc(from)), s('text', { class: 'small right', x: width - 4, y: 58 }, 'now'));
+    s('text', { class: 'small left', x: 4, y: 58 }, utc(from)),
+    s('text', { class: 'small right', x: width - 4, y: 58 }, 'now'));
   backups.choose(moment);
   table($('snapshots'), ['Snapshot', 'Stored', 'Phase', 'Revision', 'Size', 'Remarks'], stored.snapshots.map(n =>
-    [n.name, utc(n.time), n.phase + (n.verified ? ', verified' : ''), n.revision || '–', n.size ? bytes(n.size) : '–', n.message]).reverse());
+    [n.name, utc(n.time), n.phase + (n.verified ? ', verified' : ''), n.revision || '–', n.size ? bytes(n.size) : '–',
+      n.message]).reverse());
 };
 
 backups.choose = moment => {
   const c = current(), stored = backups.stored;
   const base = stored.snapshots.filter(n => n.restorable && new Date(n.time) <= moment).pop();
   const newest = $('until').value === '1000';
-  const stream = stored.streams.find(t => new Date(t.from) <= moment && (newest || moment <= new Date(t.to).getTime() + 60000));
+  const has = t => new Date(t.from) <= moment && (newest || moment <= new Date(t.to).getTime() + 60000);
+  const stream = stored.streams.find(has);
   $('until').setAttribute('aria-valuetext', newest ? 'the latest' : utc(moment));
+  const after = !stream ? '; what was written after it is not stored.'
+    : `, and what ${stream.name} has stored after it${stream.runs ? '' : ', until ' + utc(stream.to)}.`;
   say($('restores'), !base ? `No snapshot from before ${utc(moment)} can be restored.`
-    : `${newest ? 'The latest' : utc(moment)}: snapshot ${base.name} of ${utc(base.time)}` +
-      (stream ? `, and what ${stream.name} has stored after it${stream.runs ? '' : ', until ' + utc(stream.to)}.` : '; what was written after it is not stored.'));
+    : `${newest ? 'The latest' : utc(moment)}: snapshot ${base.name} of ${utc(base.time)}${after}`);
   const end = stream ? ' --until=' + (newest ? 'latest' : second(moment)) : base && ' --snapshot=' + base.name;
-  $('restore').replaceChildren(...(base ? [copyable('see what it would create, then leave out --dry-run', command('restore', c, end + ' --dry-run'))] : []));
+  fill($('restore'), base ? [command('restore', c, end + ' --dry-run')] : [], line =>
+    copyable('see what it would create, then leave out --dry-run', line));
 };
 $('until').addEventListener('input', () => backups.draw());
 setInterval(() => { if (!document.hidden && current() && !$('until').matches(':focus')) backups(); }, 30000);
@@ -457,9 +457,6 @@ setInterval(() => { if (!document.hidden && current() && !$('until').matches(':f
 // What fills it, as areas.
 async function contents() {
   const c = current(), of = chosen;
-  contents.told = null;
-  $('map').hidden = true;
-  say($('account'), '');
   try {
     const told = await ask('contents', about(c));
     if (of !== chosen) return;
@@ -489,7 +486,8 @@ contents.draw = () => {
   const amount = p => by === 'bytes' ? bytes(p.bytes) : count(p.keys, 'key');
   svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
   svg.setAttribute('aria-label', 'The largest: ' + parts.slice(0, 3).map(p => `${p.prefix} ${amount(p)}`).join(', '));
-  svg.replaceChildren(...squares(parts.map(p => p[by] / sum * width * height), 0, 0, width, height).map(([x, y, w, tall], i) => {
+  const places = squares(parts.map(p => p[by] / sum * width * height), 0, 0, width, height);
+  svg.replaceChildren(...places.map(([x, y, w, tall], i) => {
     const p = parts[i];
     const fits = Math.floor((w - 10) / 7.2);
     const cut = p.prefix.length > fits ? '…' + p.prefix.slice(1 - fits) : p.prefix; // its end tells them apart
@@ -510,8 +508,8 @@ function squares(areas, x, y, w, tall) {
       const sum = row.reduce((a, b) => a + b, 0);
       return Math.max(side * side * row[0] / (sum * sum), sum * sum / (side * side * row[row.length - 1]));
     };
-    let row = [areas[i]];
-    while (i + row.length < areas.length && worst([...row, areas[i + row.length]]) <= worst(row)) row.push(areas[i + row.length]);
+    const row = [areas[i]];
+    for (let next; (next = areas[i + row.length]) && worst([...row, next]) <= worst(row);) row.push(next);
     const thick = row.reduce((a, b) => a + b, 0) / side;
     let along = 0;
     for (const area of row) {
@@ -523,6 +521,6 @@ function squares(areas, x, y, w, tall) {
   }
   return placed;
 }
-for (const radio of document.querySelectorAll('input[name=by]')) radio.addEventListener('change', () => contents.draw());
+$('map').addEventListener('change', () => contents.draw());
 
 look();

@@ -161,8 +161,8 @@ func (s *screen) ends() {
 func TestPrompt(t *testing.T) {
 	t.Parallel()
 	s, temporary := open(t, "--no-tour", "--ui")
+	seesPage(t, regexp.MustCompile(`http://127\S+`).FindString(s.until(`\?token=\w{26}`)))
 	s.until("try> ")
-	seesPage(t, regexp.MustCompile(`http://127\S+`).FindString(s.until(`\?token=\w+`)))
 	s.types("apply")
 	s.until(`Start +starting demo-0, demo-1, demo-2`)
 	s.until(`Converged +serving as the spec says, with 3 voters`)

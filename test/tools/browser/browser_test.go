@@ -110,7 +110,8 @@ func open(t *testing.T) *tab {
 		t.Skip("there is no Chromium")
 	}
 	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
-		chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(within)}
+		chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
+		chromedp.WSURLReadTimeout(within)}
 	for _, flag := range []string{"disable-quic", "disable-background-networking", "disable-component-update",
 		"disable-sync", "disable-dev-shm-usage"} {
 		options = append(options, chromedp.Flag(flag, true))
@@ -150,7 +151,8 @@ func (b *tab) heard(event any) {
 				return
 			}
 			call(b, fetch.FulfillRequest, fetch.FulfillRequestParams{RequestID: e.RequestID, ResponseCode: 200,
-				Body: []byte(answer), ResponseHeaders: []*fetch.HeaderEntry{{Name: "Content-Type", Value: "application/json"}}})
+				Body:            []byte(answer),
+				ResponseHeaders: []*fetch.HeaderEntry{{Name: "Content-Type", Value: "application/json"}}})
 		}(b.answers[kind])
 	}
 }
@@ -289,8 +291,9 @@ func TestPage(t *testing.T) {
 	assert.NotContains(t, get[string](b, "location.href"), "token")
 	assert.Empty(t, get[string](b, "document.cookie"), "no script reads the token")
 	b.until("document.querySelectorAll('.member.leads').length === 1")
-	b.until("document.querySelectorAll('#members tbody tr').length === 3")
-	assert.Regexp(t, `demo-\d leads, serves`, get[string](b, "document.querySelector('#drawing').getAttribute('aria-label')"))
+	b.until("document.querySelectorAll('#members tr').length === 4")
+	assert.Regexp(t, `demo-\d leads, serves`,
+		get[string](b, "document.querySelector('#drawing').getAttribute('aria-label')"))
 
 	s.types("lose demo-1")
 	b.until(serving + " && document.querySelector('#members').textContent.includes('demo-3')")
@@ -301,14 +304,15 @@ func TestPage(t *testing.T) {
 	assert.NotEqual(t, "Converged", get[string](b, "document.querySelector('#status').textContent"))
 	b.do(chromedp.KeyEvent(kb.ArrowRight))
 	b.until("at === 1")
-	get[int](b, "go(history.moments.findIndex(m => m.cluster.members.some(m => m.role === 'Learner'))), at")
+	get[int](b, "go(history.moments.findLastIndex(m => m.cluster.members.some(m => m.role === 'Learner'))), at")
 	b.until("document.querySelectorAll('.member.learner:not(.gone)').length === 1")
 	b.until("getComputedStyle(document.querySelector('.member.learner')).opacity === '1' && !drawing.moving")
-	get[int](b, "scrollTo(0, 0), 0")
+	get[int](b, "document.activeElement.blur(), scrollTo(0, 0), 0")
 	b.picture("loss")
 	b.do(chromedp.Click("#explain"))
 	b.until("document.querySelector('#explanation').textContent.includes('its status:')")
-	assert.Contains(t, get[string](b, "document.querySelector('#explained').textContent"), "kubectl quorate history demo --at=")
+	assert.Contains(t, get[string](b, "document.querySelector('#explained').textContent"),
+		"kubectl quorate history demo --at=")
 	b.fits()
 	b.do(chromedp.Click("#live"), chromedp.Click("#explain"))
 	b.until("document.querySelector('#explanation').textContent.includes('none of the rules of safety')")
@@ -327,7 +331,7 @@ func TestPage(t *testing.T) {
 	b.fits()
 	get[int](b, "document.querySelectorAll('details').forEach(d => { d.open = false; }), 0")
 	b.dark("dark")
-	get[int](b, "document.querySelector('#history').scrollIntoView(), document.querySelector('#explanation').hidden = true, 0")
+	get[int](b, "$('explanation').hidden = true, $('events').scrollTop = 0, $('history').scrollIntoView(), 0")
 	b.picture("dark")
 	b.wide(390)
 	b.until("document.querySelector('#drawing').viewBox.baseVal.width < 390")
