@@ -34,7 +34,7 @@ help: ## this list
 ##@ Try
 
 .PHONY: try
-try: ## Quorate in this terminal, on real etcds: Go alone, no root, no Kubernetes; ARGS=--once for the tour without the prompt
+try: ## Quorate in this terminal, on real etcds: Go alone, no root, no Kubernetes; ARGS=--once for the tour alone, --ui for a page beside it
 	@[ -x bin/try ] || echo "building, once (a minute or two)"
 	@$(COMPILE) -ldflags '-s -w' -o bin/try ./test/real/try && bin/try $(ARGS)
 

@@ -62,7 +62,8 @@ var layers = []struct{ packages, uses, because string }{
 		"the program quorate-snapshot knows no server and installs nothing"},
 
 	{"manifests", "", "manifests are files"},
-	{"internal/kubectl/check internal/kubectl", "own etcdops hooks/ manifests",
+	{"internal/ui", "", "a page knows what it shows, and not where that comes from"},
+	{"internal/kubectl/check internal/kubectl", "own internal/ui etcdops hooks/ manifests",
 		"the plugin is a client: it knows nothing of the server, and no store of snapshots"},
 	{"internal/install", "etcdops/command hooks/ manifests internal/kubectl", "it prints, and calls kubectl"},
 	{"server/metrics", "hooks/", "imports run one way: server -> metrics -> hooks"},

@@ -53,6 +53,12 @@ var commands = []command{
 		do:    (*invocation).history,
 	},
 	{
+		name: "ui", args: "[--port=PORT]", example: "ui -n shop",
+		does:  "a page on this machine: members as they are and were, why, and what is stored",
+		flags: (*invocation).uiFlags,
+		do:    (*invocation).ui,
+	},
+	{
 		name: "snapshot", args: "[NAME]", example: "snapshot orders --wait",
 		does:  "take a snapshot now, as an EtcdSnapshotSchedule of the cluster does",
 		takes: []words{clusterName},

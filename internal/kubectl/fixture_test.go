@@ -259,6 +259,7 @@ func (k *kube) runs(e *etcd, args ...string) (code int, out, errs string) {
 	p.etcd = func(etcdops.Own, dialer) hooks.Etcd { return e }
 	p.now = func() time.Time { return noon }
 	p.pause = func(context.Context, time.Duration) {}
+	p.serve = opened
 	code = p.Run(k.t.Context(), args)
 	assert.Zero(k.t, k.open, "a way to a pod was left open")
 	if code == exitUsage {

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/internal/ui"
 )
 
 // Exit codes.
@@ -39,6 +40,7 @@ type Program struct {
 	etcd    func(own etcdops.Own, dial dialer) hooks.Etcd
 	now     func() time.Time
 	pause   func(context.Context, time.Duration)
+	serve   func(ctx context.Context, port int, source ui.Source, told func(url string)) error
 }
 
 type dialer = func(ctx context.Context, address string) (net.Conn, error)
@@ -47,6 +49,7 @@ type dialer = func(ctx context.Context, address string) (net.Conn, error)
 func New(version string, out, err io.Writer) *Program {
 	return &Program{
 		Version: version, Out: &plain{to: out}, Err: &plain{to: err}, read: unread, now: time.Now, pause: pause,
+		serve:   ui.Serve,
 		kubectl: func(passed []string) access { return &executable{name: "kubectl", passed: passed} },
 		etcd: func(own etcdops.Own, dial dialer) hooks.Etcd {
 			return (&etcdops.Etcd{Dial: dial, Timeout: 5 * time.Second, StepTimeout: 10 * time.Second}).With(own)
@@ -148,6 +151,7 @@ type invocation struct {
 	adopting                adopting
 	load                    defaults.Load // that size is asked about
 	file                    string
+	port                    int
 	format                  string // of what is printed
 }
 

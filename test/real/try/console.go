@@ -31,6 +31,12 @@ func (c *console) say(format string, args ...any) {
 	c.draw()
 }
 
+// Write prints what a command says.
+func (c *console) Write(text []byte) (int, error) {
+	c.say("%s", strings.TrimSuffix(string(text), "\n"))
+	return len(text), nil
+}
+
 // rule prints what a rule has decided, with the seconds since the beginning.
 func (c *console) rule(rule, step, message string) {
 	words := message

@@ -78,6 +78,7 @@ func run(args []string) int {
 	flags := flag.NewFlagSet("make try", flag.ExitOnError)
 	once := flags.Bool("once", false, "end after the tour, also on a terminal")
 	bare := flags.Bool("no-tour", false, "begin with the prompt, and without a cluster")
+	page := flags.Bool("ui", false, "show it on a page, too, as kubectl quorate ui does")
 	_ = flags.Parse(args)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -93,6 +94,9 @@ func run(args []string) int {
 	stopped := make(chan struct{})
 	go func() { t.loop(turning); close(stopped) }()
 	defer func() { end(); <-stopped }()
+	if *page {
+		go func() { _ = t.plugin("ui")(turning, c, nil) }()
+	}
 	return t.show(ctx, c, !*bare, terminal && !*once)
 }
 

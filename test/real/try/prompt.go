@@ -23,6 +23,7 @@ import (
 
 const help = `  status              the cluster on one screen, as kubectl quorate status shows it
   explain             what Quorate would do now, and why, as kubectl quorate explain says it
+  history             what was decided, when and why, as kubectl quorate history tells it
   get                 the cluster, its pods and its claims, as kubectl get shows them
   members             etcd's own member list
   apply [-f FILE]     an EtcdCluster in YAML; without a file ` + samplePath + `
@@ -42,6 +43,7 @@ func (t *try) verbs() map[string]func(ctx context.Context, w io.Writer, args []s
 		"help":    func(_ context.Context, w io.Writer, _ []string) error { return text(w, help) },
 		"status":  t.plugin("status"),
 		"explain": t.plugin("explain"),
+		"history": t.plugin("history"),
 		"get":     func(_ context.Context, w io.Writer, _ []string) error { return text(w, t.table()) },
 		"members": t.showMembers,
 		"apply":   t.applyFile,
@@ -145,10 +147,10 @@ func named(do func(name string) error) func(context.Context, io.Writer, []string
 
 // plugin is a command of kubectl quorate, looking at this Kubernetes.
 func (t *try) plugin(command string) func(context.Context, io.Writer, []string) error {
-	return func(ctx context.Context, w io.Writer, _ []string) error {
+	return func(ctx context.Context, w io.Writer, args []string) error {
 		p := kubectl.Explaining(kubectl.New("try", w, w), wire.ReadCluster)
 		p.Through(kubectl.Reach{Run: t.run, Forward: t.forward})
-		p.Run(ctx, []string{command, "-n", "default"})
+		p.Run(ctx, append([]string{command, "-n", "default"}, args...))
 		return nil
 	}
 }

@@ -34,6 +34,8 @@ type try struct {
 	net     *network
 	keeper  *keeper
 	hook    http.Handler
+	journal string // where the hook server is asked for it
+	stop    context.CancelFunc
 	logs    []*os.File
 
 	asks    chan func()
@@ -84,14 +86,24 @@ func newTry(told func(rule, step, message string)) (*try, error) {
 	etcd := &etcdops.Etcd{Dial: func(ctx context.Context, address string) (net.Conn, error) {
 		return t.net.dial(ctx, address)
 	}}
-	t.hook = server.New(server.Options{Etcd: etcd, Settings: observation.Settings{
+	hooks := server.New(server.Options{Etcd: etcd, Settings: observation.Settings{
 		Images: objects.Images{Image: "quorate"}},
-		Verify: true, Log: slog.New(slog.NewTextHandler(log, nil))}).Handler()
+		Verify: true, Log: slog.New(slog.NewTextHandler(log, nil))})
+	t.hook = hooks.Handler()
+	t.journal = filepath.Join(dir, "journal")
+	socket, err := new(net.ListenConfig).Listen(context.Background(), "unix", t.journal)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	t.stop = stop
+	go hooks.ServeJournal(ctx, socket)
 	return t, nil
 }
 
 // close ends all processes and removes what they have written.
 func (t *try) close() {
+	t.stop()
 	t.net.close()
 	for _, log := range t.logs {
 		_ = log.Close()

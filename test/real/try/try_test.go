@@ -7,6 +7,8 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/cookiejar"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -158,7 +160,8 @@ func (s *screen) ends() {
 // TestPrompt plays a story by hand, and what is outside of the program meanwhile.
 func TestPrompt(t *testing.T) {
 	t.Parallel()
-	s, temporary := open(t, "--no-tour")
+	s, temporary := open(t, "--no-tour", "--ui")
+	seesPage(t, regexp.MustCompile(`http://127\S+`).FindString(s.until(`\?token=\w{26}`)))
 	s.until("try> ")
 	s.types("apply")
 	s.until(`Start +starting demo-0, demo-1, demo-2`)
@@ -180,6 +183,8 @@ func TestPrompt(t *testing.T) {
 	s.until(`Shrink`)
 	s.types("explain")
 	require.Regexp(t, `The decision breaks none of the rules of safety`, s.until(`none of the rules of safety`))
+	s.types("history")
+	s.until(`etcd: add learner demo-3`)
 	s.types("fly")
 	s.until("there is no command")
 	s.types("delete demo-0")
@@ -189,6 +194,17 @@ func TestPrompt(t *testing.T) {
 	s.types("quit")
 	s.ends()
 	leavesNothing(t, temporary)
+}
+
+// seesPage opens the page that shows this Kubernetes.
+func seesPage(t *testing.T, url string) {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	answer, err := (&http.Client{Jar: jar, Timeout: within}).Get(url)
+	require.NoError(t, err)
+	defer func() { _ = answer.Body.Close() }()
+	require.Equal(t, http.StatusOK, answer.StatusCode)
 }
 
 // getBy is the value of greeting, as a client gets it that is told no more than this line.
