@@ -6,6 +6,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -73,6 +74,58 @@ func Read(files ...io.Reader) ([]*Entry, Objects, error) {
 	}
 	slices.SortStableFunc(entries, func(a, b *Entry) int { return a.Time.Compare(b.Time) })
 	return entries, all, nil
+}
+
+// Write writes entries, each after the objects that it has and no entry before it.
+func Write(out io.Writer, entries []*Entry, all Objects) error {
+	told := Objects{}
+	for _, r := range entries {
+		text, err := r.Text()
+		if err != nil {
+			return err
+		}
+		if err := all.writeNamed(out, text, told); err != nil {
+			return err
+		}
+		if err := writeLine(out, Line{Entry: text}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeNamed writes the objects that a text names, and those that they name, unless they were told.
+func (all Objects) writeNamed(out io.Writer, text jsontext.Value, told Objects) error {
+	in := jsontext.NewDecoder(bytes.NewReader(text))
+	for {
+		token, err := in.ReadToken()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		ref := Ref(token.String())
+		object, is := all[ref]
+		if token.Kind() != '"' || !is || told[ref] != nil {
+			continue
+		}
+		told[ref] = object
+		if err := all.writeNamed(out, object, told); err != nil {
+			return err
+		}
+		if err := writeLine(out, Line{Ref: ref, Object: object}); err != nil {
+			return err
+		}
+	}
+}
+
+func writeLine(out io.Writer, line Line) error {
+	text, err := json.Marshal(line)
+	if err == nil {
+		_, err = out.Write(append(text, '\n'))
+	}
+	return err
 }
 
 // Decided is a decision. Two are the same if all of it is.
