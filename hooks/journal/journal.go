@@ -121,7 +121,7 @@ func (all Objects) writeNamed(out io.Writer, text jsontext.Value, told Objects) 
 }
 
 func writeLine(out io.Writer, line Line) error {
-	text, err := json.Marshal(line)
+	text, err := json.Marshal(line, written) // an object that is empty is one
 	if err == nil {
 		_, err = out.Write(append(text, '\n'))
 	}
@@ -183,7 +183,7 @@ func (r *Entry) Observation(all Objects) (observation.Observation, error) {
 }
 
 // Replayed is what this release decides of what was observed. Its objects are added to those.
-func (r *Entry) Replayed(all Objects, decide func(observation.Observation) decision.Decision) (Decided, error) {
+func (r *Entry) Replayed(all Objects, decide Decide) (Decided, error) {
 	o, err := r.Observation(all)
 	if err != nil {
 		return Decided{}, err

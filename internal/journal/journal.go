@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
@@ -39,9 +40,13 @@ func Replay(version string, args []string, stdin io.Reader, stdout, stderr io.Wr
 	flags := flag.NewFlagSet("quorate replay", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
-		fmt.Fprint(stderr, "Usage: quorate replay FILE...\n\n"+
-			"FILE holds what `quorate journal` has printed; - is the input.\n")
+		fmt.Fprint(stderr, "Usage: quorate replay [--as-story [--at=TIME]] FILE...\n\n"+
+			"This release decides once more about what `quorate journal` has printed into FILE; - is the input.\n")
+		flags.PrintDefaults()
 	}
+	story := flags.Bool("as-story", false, "print a story of test/simulated/scenario, which decides once more")
+	var at time.Time
+	flags.TextVar(&at, "at", at, "a `moment`: a story of what was decided last before it alone")
 	if err := flags.Parse(args); err != nil {
 		return false, command.ErrUsage
 	}
@@ -65,6 +70,9 @@ func Replay(version string, args []string, stdin io.Reader, stdout, stderr io.Wr
 	read, objects, err := journal.Read(files...)
 	if err != nil {
 		return false, err
+	}
+	if *story {
+		return true, journal.Story(stdout, journal.Before(read, at), objects)
 	}
 	others, err := journal.Replay(stdout, version, hooks.Decide, read, objects)
 	return others == 0, err

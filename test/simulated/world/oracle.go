@@ -179,7 +179,7 @@ func (w *World) writeDown(o observation.Observation, c *Call, seen []sight) {
 		}
 		d := c.Decision
 		if i < len(seen)-1 {
-			d = w.decides(o)
+			d = w.Decides(o)
 		}
 		entry, objects, err := journal.New("", o, d)
 		if err != nil {
@@ -191,7 +191,8 @@ func (w *World) writeDown(o observation.Observation, c *Call, seen []sight) {
 	}
 }
 
-func (w *World) decides(o observation.Observation) decision.Decision {
+// Decides is the decision of this world's rules.
+func (w *World) Decides(o observation.Observation) decision.Decision {
 	if w.Decide != nil {
 		return w.Decide(o)
 	}
