@@ -32,6 +32,8 @@ type Entry struct {
 	// Observed is the observation, with a Ref for each object.
 	Observed jsontext.Value
 	Decided  Decided
+	// Withheld says which rules of safety it breaks, for which it was neither carried out nor answered; empty for none.
+	Withheld string `json:",omitempty"`
 }
 
 // Line is one of a journal: an object, or an entry that has it. An object is before the entries that have it.
@@ -76,26 +78,40 @@ func Read(files ...io.Reader) ([]*Entry, Objects, error) {
 	return entries, all, nil
 }
 
-// Write writes entries, each after the objects that it has and no entry before it.
+// Write writes entries as Read reads them.
 func Write(out io.Writer, entries []*Entry, all Objects) error {
-	told := Objects{}
+	w := Writer{Out: out}
 	for _, r := range entries {
-		text, err := r.Text()
-		if err != nil {
-			return err
-		}
-		if err := all.writeNamed(out, text, told); err != nil {
-			return err
-		}
-		if err := writeLine(out, Line{Entry: text}); err != nil {
+		if err := w.Add(r, all); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// writeNamed writes the objects that a text names, and those that they name, unless they were told.
-func (all Objects) writeNamed(out io.Writer, text jsontext.Value, told Objects) error {
+// Writer writes entries, each after the objects that it has and no entry before it had.
+type Writer struct {
+	Out  io.Writer
+	told map[Ref]bool
+}
+
+// Add writes an entry. Its objects must be among these.
+func (w *Writer) Add(r *Entry, all Objects) error {
+	text, err := r.Text()
+	if err != nil {
+		return err
+	}
+	if w.told == nil {
+		w.told = map[Ref]bool{}
+	}
+	if err := w.named(text, all); err != nil {
+		return err
+	}
+	return writeLine(w.Out, Line{Entry: text})
+}
+
+// named writes the objects that a text names, and those that they name, unless they were told.
+func (w *Writer) named(text jsontext.Value, all Objects) error {
 	in := jsontext.NewDecoder(bytes.NewReader(text))
 	for {
 		token, err := in.ReadToken()
@@ -107,14 +123,14 @@ func (all Objects) writeNamed(out io.Writer, text jsontext.Value, told Objects) 
 		}
 		ref := Ref(token.String())
 		object, is := all[ref]
-		if token.Kind() != '"' || !is || told[ref] != nil {
+		if token.Kind() != '"' || !is || w.told[ref] {
 			continue
 		}
-		told[ref] = object
-		if err := all.writeNamed(out, object, told); err != nil {
+		w.told[ref] = true
+		if err := w.named(object, all); err != nil {
 			return err
 		}
-		if err := writeLine(out, Line{Ref: ref, Object: object}); err != nil {
+		if err := writeLine(w.Out, Line{Ref: ref, Object: object}); err != nil {
 			return err
 		}
 	}

@@ -169,6 +169,9 @@ func Events(entries []*Entry, all Objects) ([]Event, error) {
 			event.Changes = append(event.Changes, "etcd: "+e.Decided.Step)
 		}
 		event.Changes = append(event.Changes, changes(&o.Children, wanted)...)
+		if e.Withheld != "" {
+			event.Changes = append(event.Changes, "all of it withheld: "+strings.ReplaceAll(e.Withheld, "\n", "; "))
+		}
 		if event.Decided != last || len(event.Changes) > 0 {
 			events = append(events, event)
 		}
@@ -200,6 +203,7 @@ func Story(out io.Writer, entries []*Entry, all Objects) error {
 	for _, r := range entries {
 		one := *r
 		one.Decided = Decided{}
+		one.Withheld = ""
 		asked = append(asked, &one)
 		if r.UID != first.UID {
 			return fmt.Errorf("a story is about one cluster, and the journal has entries about %s/%s and %s/%s: pass what "+
