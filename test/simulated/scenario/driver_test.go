@@ -259,7 +259,7 @@ func (s *story) cluster(a args) {
 
 func (s *story) elsewhere(args) {
 	other := world.New()
-	other.Watch, other.Mesh = s.w.Watch, s.w.Mesh
+	other.Watch, other.Mesh, other.Journal = s.w.Watch, s.w.Mesh, s.w.Journal
 	s.w, s.broken, s.last = other, 0, ""
 }
 
