@@ -1,7 +1,10 @@
 package scenario
 
 import (
+	"maps"
 	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +17,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/journal"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/test/simulated/model"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -116,4 +120,60 @@ func TestAPastBugIsFoundInAJournal(t *testing.T) {
 		assert.NotContains(t, said, "etcd: ")
 		assert.Empty(t, breaches)
 	}
+}
+
+// telling are stories in which each mutant of the model would decide otherwise, beside those of the mutants themselves.
+var telling = []string{"alarms/corrupt_claim_lost", "alarms/defragment_roll", "auth/auth_restore",
+	"auth/passwords_alone_authority", "external/external", "versions/patch_release", "versions/upgrade_step",
+	"epochs/epoch_survivor_by_itself"}
+
+// TestMutantsAreSeenInJournals: what the shipped rules have written down is decided otherwise by every mutant, so each
+// would be reported by quorate replay, before it is installed. That members join as voters, and that a promotion needs
+// no proof, are mutants of etcd: nothing is decided otherwise.
+func TestMutantsAreSeenInJournals(t *testing.T) {
+	paths, err := filepath.Glob("../model/testdata/mutants/*.txt")
+	require.NoError(t, err)
+	for _, name := range telling {
+		paths = append(paths, "testdata/clusters/"+name+".txt")
+	}
+	unseen := maps.Clone(model.Deciders)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		s := newStory(inFull())
+		s.w.Journal = &world.Journal{Objects: journal.Objects{}}
+		datadriven.RunTestFromString(t, string(text), func(t *testing.T, d *datadriven.TestData) string {
+			tell(t, d, s, verbs)
+			return d.Expected
+		})
+		tellLine(t, path, "sync", s, verbs) // some end with what people did
+		require.Empty(t, replaysAlike(t, s.w.Journal), path)
+		for _, r := range s.w.Journal.Entries {
+			maps.DeleteFunc(unseen, func(_ string, mutant func(observation.Observation) decision.Decision) bool {
+				return decidesOtherwise(t, r, s.w.Journal.Objects, mutant)
+			})
+		}
+	}
+	assert.Empty(t, slices.Sorted(maps.Keys(unseen)), "a story in which they decide otherwise belongs to telling")
+}
+
+// decidesOtherwise reports whether a mutant is seen in an entry. Some know only what happens in the model's worlds.
+func decidesOtherwise(t *testing.T, r *journal.Entry, all journal.Objects,
+	mutant func(observation.Observation) decision.Decision) (otherwise bool) {
+	t.Helper()
+	defer func() {
+		if recover() != nil {
+			otherwise = false
+		}
+	}()
+	o, err := r.Observation(all)
+	require.NoError(t, err)
+	if reflect.DeepEqual(mutant(o), hooks.Decide(o)) {
+		return false
+	}
+	again, err := r.Replayed(all, mutant)
+	require.NoError(t, err)
+	differ, err := all.Differences(&r.Decided, &again)
+	require.NoError(t, err)
+	return len(differ) > 0
 }
