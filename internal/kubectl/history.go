@@ -7,20 +7,23 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
+	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/journal"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rules"
 )
 
 func (a *invocation) historyFlags(flags *flag.FlagSet) {
 	a.quorateFlags(flags)
-	flags.TextVar(&a.at, "at", a.at, "a `moment` such as 2027-03-04T05:06:07Z: what was decided last before it, and the "+
-		"status that it had")
+	flags.TextVar(&a.at, "at", a.at, "a `moment` such as 2027-03-04T05:06:07Z: what was decided last before it, by "+
+		"which rule of which, and the status then")
 	flags.BoolVar(&a.raw, "journal", false, "print the journal itself, for quorate replay")
 	flags.BoolVar(&a.everywhere, "A", false, "with --journal: of all EtcdClusters there are")
 }
@@ -65,12 +68,21 @@ func (a *invocation) history(ctx context.Context) error {
 	if err := a.tell(last, all); err != nil {
 		return err
 	}
+	a.tellRules(&last[0].Decided)
 	status, err := yaml.JSONToYAML(all[last[0].Decided.Status])
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.Out, "\nits status:\n%s", status)
+	_, err = fmt.Fprintf(a.Out, "\nSTATUS\n%s", status)
 	return err
+}
+
+// tellRules lists the rules of the mode up to the one that applied, as explain does, if it is one that this release has.
+func (a *invocation) tellRules(d *journal.Decided) {
+	e := explanation{d: decision.Decision{Mode: d.Mode, Reason: decision.Reason{Rule: d.Rule}}}
+	if slices.ContainsFunc(rules.Modes, func(m rules.Mode) bool { return m.Name == d.Mode }) {
+		e.printRules(page{a.Out})
+	}
 }
 
 // tell prints what happened.
