@@ -32,7 +32,8 @@ Usage:
   quorate images [flags]    print the images that an installation pulls, for those who mirror them
   quorate serve [flags]     answer Metacontroller's hooks
   quorate journal [flags]   print what the server in this pod has decided, and what of (docs/how-to/see-why.md)
-  quorate replay FILE...    decide about a journal once more, and say what differs
+  quorate replay FILE...    decide about a journal once more by this release, and say whom it would restart, and what
+                            else differs
   quorate prepare [flags]   guard a member's data directory before etcd starts (an init container)
   quorate chown-data [flags]       give a directory on a node to etcd's user (an init container, on the medium HostPath)
   quorate kubectl COMMAND   look at clusters with kubectl, as the plugin kubectl-quorate does (docs/reference/cli.md)

@@ -89,6 +89,9 @@ func (v *serving) flags() *flag.FlagSet {
 	flags.IntVar(&o.ClusterMetrics, "cluster-metrics", 1000,
 		"how `many` clusters have gauges of their own at most, some 25 series each; negative for none")
 	flags.BoolVar(&o.Verify, "verify", false, "check every decision against the rules of safety before it counts")
+	flags.StringVar(&o.JournalDir, "journal-dir", "",
+		"`folder` on a volume where the journal is kept too, in files of 4 MiB; empty for memory alone")
+	flags.Int64Var(&o.JournalBytes, "journal-bytes", 256<<20, "how many `bytes` it has there; the oldest file goes first")
 	flags.TextVar(&v.logLevel, "log-level", slog.LevelInfo, "least `level` to log: debug, info, warn or error")
 	return flags
 }
@@ -128,6 +131,9 @@ func (v *serving) check() error {
 	}
 	if o.MaxBody <= 0 || o.CallTimeout <= 0 {
 		return errors.New("--max-body and --call-timeout must be more than 0")
+	}
+	if o.JournalDir != "" && o.JournalBytes < 8<<20 {
+		return errors.New("--journal-bytes must be 8388608 or more: a file has half of that")
 	}
 	if o.CallTimeout > facts.CallsEnd/2 {
 		return fmt.Errorf("--call-timeout may be %s at most: members are removed %s after they were added, when no "+
@@ -190,6 +196,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	if err := keepJournal(ctx, s, v.listen); err != nil {
 		o.Log.Warn("no one can ask for the journal", "error", err)
 	}
+	go s.WriteJournal(ctx)
 	return listenAndServe(ctx, s, v.listen, v.pages)
 }
 

@@ -64,7 +64,8 @@ func (s *Server) syncCluster(
 	ctx context.Context, r *wire.ClusterCall, o observation.Observation, began time.Time,
 ) (*decided, error) {
 	o.Recent = s.logged.remembers(r.Cluster.UID)
-	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier(), write: s.write}
+	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier(), write: s.write,
+		withhold: s.withhold}
 	d, outcome := s.syncFn(ctx, o, etcd)
 	etcd.o.Taken = outcome
 	if putOff(ctx) != nil && !etcd.began {
@@ -100,7 +101,12 @@ func (s *Server) syncCluster(
 
 // write writes a decision for a step down, before that is begun.
 func (s *Server) write(o observation.Observation, d decision.Decision) {
-	s.written(s.journal.add(o, d))
+	s.written(s.journal.add(o, d, ""))
+}
+
+// withhold writes down a decision that breaks rules of safety.
+func (s *Server) withhold(o observation.Observation, d decision.Decision, broken error) {
+	s.written(s.journal.withheld(o, d, broken))
 }
 
 func (s *Server) written(err error) {

@@ -65,8 +65,10 @@ type guarded struct {
 	decide func(observation.Observation) decision.Decision
 	verify func(observation.Observation, decision.Decision) error // nil: off
 	write  func(observation.Observation, decision.Decision)
-	broken error // what verify said to the decision for a step
-	began  bool  // whether a step was
+	// withhold writes down what is neither carried out nor answered.
+	withhold func(observation.Observation, decision.Decision, error)
+	broken   error // what verify said to the decision for a step
+	began    bool  // whether a step was
 }
 
 // Observe implements hooks.Etcd.
@@ -87,6 +89,7 @@ func (g *guarded) Do(ctx context.Context, step decision.Step, on *observation.Me
 	if g.verify != nil {
 		if err := g.verify(g.o, d); err != nil {
 			g.broken = err
+			g.withhold(g.o, d, err)
 			return fmt.Errorf("not begun: %w", err)
 		}
 	}
@@ -107,7 +110,9 @@ func (g *guarded) check(d decision.Decision) error {
 	}
 	broken := g.broken
 	if broken == nil {
-		broken = g.verify(g.o, d)
+		if broken = g.verify(g.o, d); broken != nil {
+			g.withhold(g.o, d, broken)
+		}
 	}
 	if broken != nil {
 		return fmt.Errorf("a decision breaks a rule of safety and was withheld (rule %s): %w", d.Reason.Rule, broken)

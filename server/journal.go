@@ -6,6 +6,7 @@ import (
 	"compress/flate"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"math"
@@ -24,7 +25,8 @@ import (
 // as many as there is room for. The oldest of the namespace that has the most make room for others.
 type keeper struct {
 	version string
-	room    int64 // bytes
+	room    int64   // bytes
+	volume  *volume // nil for none
 
 	mu         sync.Mutex
 	last       map[types.UID][sha256.Size]byte // of answers
@@ -98,26 +100,45 @@ const mostLast = 20_000
 
 // answered writes a decision down unless the answer is the last one.
 func (r *keeper) answered(o observation.Observation, d decision.Decision, answer []byte) error {
-	sum := sha256.Sum256(answer)
+	if r.same(o, answer) && o.Taken == nil {
+		return nil
+	}
+	return r.add(o, d, "")
+}
+
+// withheld writes a decision down that breaks rules of safety, unless the one before broke the same ones.
+func (r *keeper) withheld(o observation.Observation, d decision.Decision, broken error) error {
+	if r.same(o, []byte(broken.Error())) {
+		return nil
+	}
+	return r.add(o, d, broken.Error())
+}
+
+// same reports whether this is what was last said about the cluster.
+func (r *keeper) same(o observation.Observation, said []byte) bool {
+	sum := sha256.Sum256(said)
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	same := r.last[o.Cluster.UID] == sum
 	if r.last == nil || len(r.last) > mostLast { // clusters that another replica has seen the end of stay in it
 		r.last = map[types.UID][sha256.Size]byte{}
 	}
 	r.last[o.Cluster.UID] = sum
-	r.mu.Unlock()
-	if same && o.Taken == nil {
-		return nil
-	}
-	return r.add(o, d)
+	return same
 }
 
-// add writes a decision down.
-func (r *keeper) add(o observation.Observation, d decision.Decision) error {
+// add writes a decision down, and why it was withheld, if it was.
+func (r *keeper) add(o observation.Observation, d decision.Decision, withheld string) error {
 	entry, objects, err := journal.New(r.version, o, d)
 	if err != nil {
 		return err
 	}
+	entry.Withheld = withheld
+	return errors.Join(r.volume.add(entry, objects), r.keep(entry, objects))
+}
+
+// keep keeps an entry in memory.
+func (r *keeper) keep(entry *journal.Entry, objects journal.Objects) error {
 	text, err := entry.Text()
 	if err != nil {
 		return err

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -66,7 +68,7 @@ func TestWhatIsDecidedIsWrittenDown(t *testing.T) {
 	assert.Equal(t, 1, others)
 	assert.Contains(t, told.String(), "2026-03-01T09:00:00Z  shop/orders  was Converged, would be Converged\n"+
 		"  differs in: Pod orders-0\n")
-	assert.Contains(t, told.String(), "that were left: shop/orders-0\n")
+	assert.Contains(t, told.String(), "shop/orders: it would restart or delete Pod orders-0, and they were left\n")
 
 	events, err := journal.Events(entries, all)
 	require.NoError(t, err)
@@ -122,13 +124,13 @@ func TestTheJournalHasItsRoom(t *testing.T) {
 	}
 	for i := range 50 {
 		o, d := observed("quiet", i)
-		require.NoError(t, r.add(o, d))
+		require.NoError(t, r.add(o, d, ""))
 	}
 	before := r.held
 	for i := range 1500 {
 		o, d := observed("loud", i)
 		d.Status.Rule = fmt.Sprint(i)
-		require.NoError(t, r.add(o, d))
+		require.NoError(t, r.add(o, d, ""))
 		require.LessOrEqual(t, r.held, r.room)
 	}
 	entries, _, _ := entriesOf(t, r, "quiet", "")
@@ -142,6 +144,93 @@ func TestTheJournalHasItsRoom(t *testing.T) {
 	}
 	assert.Empty(t, r.objects)
 	assert.Empty(t, r.namespaces)
+}
+
+// TestWhatIsWithheldIsWrittenDown: a decision that breaks a rule of safety, once for as long as it is the same.
+func TestWhatIsWithheldIsWrittenDown(t *testing.T) {
+	s, _ := testServer(Options{Verify: true})
+	s.verifyFn = func(_ observation.Observation, d decision.Decision) error {
+		if d.Step != nil {
+			return errors.New("S6: the last voter")
+		}
+		return nil
+	}
+	for range 3 {
+		w := post(s.Handler(), "/sync", edited(t, set(5, "replicas", "parent", "spec")))
+		require.Equal(t, http.StatusInternalServerError, w.Code)
+	}
+	s.verifyFn = func(observation.Observation, decision.Decision) error { return errors.New("S7: a claim would go") }
+	require.Equal(t, http.StatusInternalServerError, post(s.Handler(), "/sync", steady(t)).Code)
+	entries, all, _ := entriesOf(t, &s.journal, "shop", "orders")
+	require.Len(t, entries, 2)
+	assert.Equal(t, "S6: the last voter", entries[0].Withheld)
+	assert.Equal(t, "add learner orders-3", entries[0].Decided.Step)
+	assert.Equal(t, "S7: a claim would go", entries[1].Withheld)
+	events, err := journal.Events(entries, all)
+	require.NoError(t, err)
+	assert.Contains(t, events[0].Changes, "all of it withheld: S6: the last voter")
+}
+
+// filesOf are the names and the sizes of files with entries.
+func filesOf(t *testing.T, dir string) (names []string, bytes int64) {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, one := range all {
+		info, err := one.Info()
+		require.NoError(t, err)
+		names = append(names, filepath.Join(dir, one.Name()))
+		bytes += info.Size()
+	}
+	return names, bytes
+}
+
+// TestTheJournalIsKeptOnAVolume: each file can be read alone, what a process before has left stays until there is no
+// room, and the oldest go first.
+func TestTheJournalIsKeptOnAVolume(t *testing.T) {
+	dir := t.TempDir()
+	before := filepath.Join(dir, "20250101T000000.000000Z-quorate-0.journal")
+	require.NoError(t, os.WriteFile(before, make([]byte, 2*perFile), 0o600))
+	s, log := testServer(Options{JournalDir: dir, JournalBytes: 3*perFile + perFile/2})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); s.WriteJournal(ctx) }()
+	require.Equal(t, http.StatusOK, post(s.Handler(), "/sync", steady(t)).Code)
+	require.Eventually(t, func() bool { names, size := filesOf(t, dir); return len(names) == 2 && size > 2*perFile },
+		10*time.Second, time.Millisecond)
+	o := observation.Observation{Cluster: &v1beta1.EtcdCluster{}}
+	o.Cluster.Annotations = map[string]string{"note": strings.Repeat("a", perFile)}
+	for i := range 4 {
+		o.Now = time.Unix(int64(i), 0)
+		o.Cluster.Name = fmt.Sprint("demo-", i)
+		require.NoError(t, s.journal.add(o, hooks.Decide(o), ""))
+	}
+	require.Eventually(t, func() bool { return len(s.journal.volume.waiting) == 0 }, 10*time.Second, time.Millisecond)
+	cancel()
+	<-done
+	names, size := filesOf(t, dir)
+	assert.NotContains(t, names, before)
+	assert.LessOrEqual(t, size, 4*int64(perFile))
+	for _, name := range names {
+		file, err := os.Open(name)
+		require.NoError(t, err)
+		entries, all, err := journal.Read(file)
+		require.NoError(t, err)
+		require.NoError(t, file.Close())
+		for _, r := range entries {
+			_, err := r.Observation(all)
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, os.RemoveAll(dir))
+	assert.NotContains(t, log.String(), "not in the journal")
+
+	err := error(nil) // no one writes any more
+	for i := range mostWaiting + 1 {
+		o.Now = time.Unix(int64(i), 0)
+		err = s.journal.add(o, hooks.Decide(o), "")
+	}
+	require.ErrorIs(t, err, errSlowVolume)
 }
 
 // TestTheJournalIsAskedFor: through the socket, and by our own user.

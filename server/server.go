@@ -64,6 +64,9 @@ type Options struct {
 	ClusterMetrics int
 	// Version of Quorate, for the journal.
 	Version string
+	// JournalDir is where the journal is written too, in JournalBytes at most; empty for nowhere.
+	JournalDir   string
+	JournalBytes int64
 	// Verify checks every decision against the rules of safety before it is carried out or answered.
 	Verify bool
 }
@@ -110,13 +113,17 @@ func New(o Options) *Server {
 		o.Log = slog.Default()
 	}
 	o.Settings.Keyed = o.RecordKeys != nil
-	return &Server{
+	s := &Server{
 		options: o, log: o.Log, metrics: o.Metrics, now: time.Now,
 		journal:   keeper{version: o.Version, room: roomForJournal()},
 		unchanged: unchanged{room: roomForUnchanged()},
 		memory:    pool{size: mostReading()}, large: pool{size: 1, rest: 3}, verifying: pool{size: 2, rest: 3},
 		syncFn: hooks.Sync, finalizeFn: answer.Finalize, decideFn: hooks.Decide, verifyFn: hooks.Verify,
 	}
+	if o.JournalDir != "" {
+		s.journal.volume = &volume{dir: o.JournalDir, room: o.JournalBytes, waiting: make(chan waiting, mostWaiting)}
+	}
+	return s
 }
 
 func orElse[T int64 | time.Duration](v *T, def T) {

@@ -6,6 +6,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,8 @@ type Entry struct {
 	// Observed is the observation, with a Ref for each object.
 	Observed jsontext.Value
 	Decided  Decided
+	// Withheld says which rules of safety it breaks, for which it was neither carried out nor answered; empty for none.
+	Withheld string `json:",omitempty"`
 }
 
 // Line is one of a journal: an object, or an entry that has it. An object is before the entries that have it.
@@ -73,6 +76,72 @@ func Read(files ...io.Reader) ([]*Entry, Objects, error) {
 	}
 	slices.SortStableFunc(entries, func(a, b *Entry) int { return a.Time.Compare(b.Time) })
 	return entries, all, nil
+}
+
+// Write writes entries as Read reads them.
+func Write(out io.Writer, entries []*Entry, all Objects) error {
+	w := Writer{Out: out}
+	for _, r := range entries {
+		if err := w.Add(r, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Writer writes entries, each after the objects that it has and no entry before it had.
+type Writer struct {
+	Out  io.Writer
+	told map[Ref]bool
+}
+
+// Add writes an entry. Its objects must be among these.
+func (w *Writer) Add(r *Entry, all Objects) error {
+	text, err := r.Text()
+	if err != nil {
+		return err
+	}
+	if w.told == nil {
+		w.told = map[Ref]bool{}
+	}
+	if err := w.named(text, all); err != nil {
+		return err
+	}
+	return writeLine(w.Out, Line{Entry: text})
+}
+
+// named writes the objects that a text names, and those that they name, unless they were told.
+func (w *Writer) named(text jsontext.Value, all Objects) error {
+	in := jsontext.NewDecoder(bytes.NewReader(text))
+	for {
+		token, err := in.ReadToken()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		ref := Ref(token.String())
+		object, is := all[ref]
+		if token.Kind() != '"' || !is || w.told[ref] {
+			continue
+		}
+		w.told[ref] = true
+		if err := w.named(object, all); err != nil {
+			return err
+		}
+		if err := writeLine(w.Out, Line{Ref: ref, Object: object}); err != nil {
+			return err
+		}
+	}
+}
+
+func writeLine(out io.Writer, line Line) error {
+	text, err := json.Marshal(line, written) // an object that is empty is one
+	if err == nil {
+		_, err = out.Write(append(text, '\n'))
+	}
+	return err
 }
 
 // Decided is a decision. Two are the same if all of it is.
@@ -130,7 +199,7 @@ func (r *Entry) Observation(all Objects) (observation.Observation, error) {
 }
 
 // Replayed is what this release decides of what was observed. Its objects are added to those.
-func (r *Entry) Replayed(all Objects, decide func(observation.Observation) decision.Decision) (Decided, error) {
+func (r *Entry) Replayed(all Objects, decide Decide) (Decided, error) {
 	o, err := r.Observation(all)
 	if err != nil {
 		return Decided{}, err

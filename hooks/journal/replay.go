@@ -1,29 +1,39 @@
 package journal
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
-// Replay decides once more about all that a journal has, and writes where that comes to something else: each decision,
-// and at the end which pods would be deleted that were not. The result is how many decisions differ.
-func Replay(out io.Writer, version string, decide func(observation.Observation) decision.Decision,
-	entries []*Entry, all Objects) (int, error) {
+// Decide is hooks.Decide, of some release.
+type Decide = func(observation.Observation) decision.Decision
+
+// Replay decides once more about all that a journal has, and writes what comes to something else: how many decisions
+// and whose, first of clusters in which something would be stopped that was left, and then each decision. The result is
+// how many differ.
+func Replay(out io.Writer, version string, decide Decide, entries []*Entry, all Objects) (int, error) {
+	var told bytes.Buffer
 	others := 0
-	clusters := map[string]bool{}
-	var deleted []string
+	differing := map[string]int{} // by cluster
+	stopped := map[string][]string{}
 	for _, r := range entries {
+		cluster := r.Namespace + "/" + r.Name
+		differing[cluster] += 0
 		again, err := r.Replayed(all, decide)
 		if err != nil {
 			return 0, err
 		}
-		clusters[r.Namespace+"/"+r.Name] = true
 		differ, err := all.Differences(&r.Decided, &again)
 		if err != nil {
 			return 0, err
@@ -32,30 +42,99 @@ func Replay(out io.Writer, version string, decide func(observation.Observation) 
 			continue
 		}
 		others++
-		fmt.Fprintf(out, "%s  %s/%s  was %s, would be %s\n  differs in: %s\n", r.Time.UTC().Format(time.RFC3339), r.Namespace,
-			r.Name, r.Decided.words(), again.words(), strings.Join(differ, ", "))
-		was, err := all.Wanted(&r.Decided)
+		differing[cluster]++
+		more, err := r.stopsMore(all, &again)
 		if err != nil {
 			return 0, err
 		}
-		is, err := all.Wanted(&again)
-		if err != nil {
-			return 0, err
-		}
-		for child := range was {
-			pod, isPod := strings.CutPrefix(child, "Pod ")
-			if isPod && is[child] == "" {
-				deleted = append(deleted, r.Namespace+"/"+pod)
-			}
-		}
+		stopped[cluster] = append(stopped[cluster], more...)
+		fmt.Fprintf(&told, "%s  %s  was %s, would be %s\n  differs in: %s\n", r.Time.UTC().Format(time.RFC3339), cluster,
+			r.Decided.words(), again.words(), strings.Join(differ, ", "))
 	}
-	fmt.Fprintf(out, "%d of %d decisions about %d clusters are others by %s\n", others, len(entries), len(clusters),
+	fmt.Fprintf(out, "%d of %d decisions about %d clusters are others by %s\n", others, len(entries), len(differing),
 		version)
-	if slices.Sort(deleted); len(deleted) > 0 {
-		fmt.Fprintf(out, "pods that it would delete, to start them again or for good, and that were left: %s\n",
-			strings.Join(slices.Compact(deleted), ", "))
+	writeClusters(out, differing, stopped)
+	_, err := told.WriteTo(out)
+	return others, err
+}
+
+// writeClusters names those about which something else is decided, first of all whose members would be stopped.
+func writeClusters(out io.Writer, differing map[string]int, stopped map[string][]string) {
+	var calm []string
+	for _, cluster := range slices.Sorted(maps.Keys(differing)) {
+		more := stopped[cluster]
+		if slices.Sort(more); len(more) > 0 {
+			fmt.Fprintf(out, "%s: it would restart or delete %s, and they were left\n", cluster,
+				strings.Join(slices.Compact(more), ", "))
+		} else if differing[cluster] > 0 {
+			calm = append(calm, cluster)
+		}
 	}
-	return others, nil
+	if len(calm) > 0 {
+		fmt.Fprintf(out, "it would treat otherwise, and stop no member: %s\n", strings.Join(calm, ", "))
+	}
+}
+
+// stopsMore are the pods and claims that were left, and would be stopped.
+func (r *Entry) stopsMore(all Objects, again *Decided) ([]string, error) {
+	o, err := r.Observation(all)
+	if err != nil {
+		return nil, err
+	}
+	was, err := all.stops(&o.Children, &r.Decided)
+	if err != nil {
+		return nil, err
+	}
+	is, err := all.stops(&o.Children, again)
+	return slices.DeleteFunc(is, func(name string) bool { return slices.Contains(was, name) }), err
+}
+
+// stops are the observed pods and claims that a decision deletes, and the pods in which it has containers start again
+// from other images.
+func (all Objects) stops(observed *observation.Children, d *Decided) ([]string, error) {
+	wanted, err := all.Wanted(d)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, pod := range observed.Pods {
+		name := observation.ChildName("Pod", pod)
+		stays := wanted[name] != ""
+		if stays {
+			var as corev1.Pod
+			if err := all.get(wanted[name], &as, written); err != nil {
+				return nil, err
+			}
+			stays = !slices.ContainsFunc(as.Spec.Containers, func(c corev1.Container) bool { return hasOther(pod, c) })
+		}
+		if !stays {
+			names = append(names, name)
+		}
+	}
+	for _, claim := range observed.Claims {
+		if name := observation.ChildName("PersistentVolumeClaim", claim); wanted[name] == "" {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// hasOther reports whether a pod has this container with another image. Others may put containers of theirs into it.
+func hasOther(pod *corev1.Pod, wanted corev1.Container) bool {
+	return slices.ContainsFunc(pod.Spec.Containers,
+		func(c corev1.Container) bool { return c.Name == wanted.Name && c.Image != wanted.Image })
+}
+
+// Before is the last entry before a moment, or none; all for no moment.
+func Before(entries []*Entry, at time.Time) []*Entry {
+	if at.IsZero() {
+		return entries
+	}
+	after := slices.IndexFunc(entries, func(r *Entry) bool { return r.Time.After(at) })
+	if after < 0 {
+		after = len(entries)
+	}
+	return entries[max(0, after-1):after]
 }
 
 func (d *Decided) words() string {
@@ -90,12 +169,54 @@ func Events(entries []*Entry, all Objects) ([]Event, error) {
 			event.Changes = append(event.Changes, "etcd: "+e.Decided.Step)
 		}
 		event.Changes = append(event.Changes, changes(&o.Children, wanted)...)
+		if e.Withheld != "" {
+			event.Changes = append(event.Changes, "all of it withheld: "+strings.ReplaceAll(e.Withheld, "\n", "; "))
+		}
 		if event.Decided != last || len(event.Changes) > 0 {
 			events = append(events, event)
 		}
 		last = event.Decided
 	}
 	return events, nil
+}
+
+// Tell writes what happened to one cluster.
+func Tell(out io.Writer, entries []*Entry, all Objects) error {
+	events, err := Events(entries, all)
+	for _, event := range events {
+		fmt.Fprintf(out, "%s %s\n", event.Time.UTC().Format(time.RFC3339), event.Decided)
+		for _, change := range event.Changes {
+			fmt.Fprintf(out, "  %s\n", change)
+		}
+	}
+	return err
+}
+
+// Story writes a journal of one cluster as a story of test/simulated/scenario: it decides once more, and below stands
+// what was decided.
+func Story(out io.Writer, entries []*Entry, all Objects) error {
+	if len(entries) == 0 {
+		return errors.New("the journal has no entry: there is nothing to tell")
+	}
+	first := entries[0]
+	var asked []*Entry // what was decided is words enough, below
+	for _, r := range entries {
+		one := *r
+		one.Decided = Decided{}
+		one.Withheld = ""
+		asked = append(asked, &one)
+		if r.UID != first.UID {
+			return fmt.Errorf("a story is about one cluster, and the journal has entries about %s/%s and %s/%s: pass what "+
+				"`kubectl quorate history NAME --journal` has printed", first.Namespace, first.Name, r.Namespace, r.Name)
+		}
+	}
+	fmt.Fprintf(out, "# What Quorate %s has decided about %s/%s: say here what is wrong, and below ---- what is right.\n\n"+
+		"replay\n", first.Version, first.Namespace, first.Name)
+	if err := Write(out, asked, all); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "----")
+	return Tell(out, entries, all)
 }
 
 // changes are the children that a decision creates and deletes.

@@ -2,12 +2,18 @@
 package journal
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
@@ -23,6 +29,8 @@ func Print(ctx context.Context, args []string, getenv func(string) string, stdou
 	listen := flags.String("listen", cmp.Or(getenv("QUORATE_LISTEN"), ":8080"), "`address` of the hooks of that server")
 	flags.StringVar(&asked.Namespace, "namespace", "", "`namespace` of the clusters; empty for all")
 	flags.StringVar(&asked.Name, "name", "", "`name` of the cluster; empty for all")
+	dir := flags.String("journal-dir", getenv("QUORATE_JOURNAL_DIR"), "`folder` of that server on a volume; its files "+
+		"are printed first")
 	if err := command.Parse(flags, args); err != nil { // QUORATE_NAMESPACE is that of Quorate
 		return err
 	}
@@ -30,7 +38,42 @@ func Print(ctx context.Context, args []string, getenv func(string) string, stdou
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
+	if *dir != "" {
+		if err := copyFiles(*dir, asked, stdout); err != nil {
+			return err
+		}
+	}
 	return server.AskJournal(ctx, socket, asked, stdout)
+}
+
+// copyFiles copies what files on a volume have of these clusters. No more than one file is in memory: that is the
+// server's own.
+func copyFiles(dir string, asked server.JournalAsked, out io.Writer) error {
+	names, err := filepath.Glob(filepath.Join(dir, server.JournalFiles)) // the oldest first
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) { // its time has come
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		whole := text[:bytes.LastIndexByte(text, '\n')+1] // the last line may be half a one
+		entries, objects, err := journal.Read(bytes.NewReader(whole))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		entries = slices.DeleteFunc(entries, func(r *journal.Entry) bool {
+			return asked.Namespace != "" && r.Namespace != asked.Namespace || asked.Name != "" && r.Name != asked.Name
+		})
+		if err := journal.Write(out, entries, objects); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Replay is quorate replay: the files of a journal are decided about once more, by this release. The result is whether
@@ -39,9 +82,13 @@ func Replay(version string, args []string, stdin io.Reader, stdout, stderr io.Wr
 	flags := flag.NewFlagSet("quorate replay", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
-		fmt.Fprint(stderr, "Usage: quorate replay FILE...\n\n"+
-			"FILE holds what `quorate journal` has printed; - is the input.\n")
+		fmt.Fprint(stderr, "Usage: quorate replay [--as-story [--at=TIME]] FILE...\n\n"+
+			"This release decides once more about what `quorate journal` has printed into FILE; - is the input.\n")
+		flags.PrintDefaults()
 	}
+	story := flags.Bool("as-story", false, "print a story of test/simulated/scenario, which decides once more")
+	var at time.Time
+	flags.TextVar(&at, "at", at, "a `moment`: a story of what was decided last before it alone")
 	if err := flags.Parse(args); err != nil {
 		return false, command.ErrUsage
 	}
@@ -65,6 +112,9 @@ func Replay(version string, args []string, stdin io.Reader, stdout, stderr io.Wr
 	read, objects, err := journal.Read(files...)
 	if err != nil {
 		return false, err
+	}
+	if *story {
+		return true, journal.Story(stdout, journal.Before(read, at), objects)
 	}
 	others, err := journal.Replay(stdout, version, hooks.Decide, read, objects)
 	return others == 0, err

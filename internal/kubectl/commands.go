@@ -50,6 +50,7 @@ var commands = []command{
 		does:  "what was decided, when and why, and what the status was at any moment",
 		takes: []words{clusterName},
 		flags: (*invocation).historyFlags,
+		valid: (*invocation).validHistory,
 		do:    (*invocation).history,
 	},
 	{

@@ -1,7 +1,8 @@
 package kubectl
 
 import (
-	"encoding/json"
+	"maps"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,25 +21,29 @@ const execJournal = "exec orders-0 -n quorate-system -c quorate -- /quorate jour
 // journalOf has an entry of each of these times.
 func journalOf(t *testing.T, times ...time.Time) string {
 	t.Helper()
-	var lines strings.Builder
-	line := func(l journal.Line) {
-		text, err := json.Marshal(l)
-		require.NoError(t, err)
-		lines.WriteString(string(text) + "\n")
-	}
+	var all []observation.Observation
 	for i, at := range times {
 		o := observation.Observation{Cluster: &v1beta1.EtcdCluster{}, Now: at}
 		o.Cluster.Name, o.Cluster.Namespace, o.Cluster.UID = "orders", "shop", "u"
 		o.Cluster.Spec.Suspend = i > 0
+		all = append(all, o)
+	}
+	return journalBy(t, all...)
+}
+
+// journalBy is what is decided of these.
+func journalBy(t *testing.T, observed ...observation.Observation) string {
+	t.Helper()
+	var entries []*journal.Entry
+	all := journal.Objects{}
+	for _, o := range observed {
 		entry, objects, err := journal.New("v0.1.0", o, hooks.Decide(o))
 		require.NoError(t, err)
-		for ref, object := range objects {
-			line(journal.Line{Ref: ref, Object: object})
-		}
-		text, err := entry.Text()
-		require.NoError(t, err)
-		line(journal.Line{Entry: text})
+		entries = append(entries, entry)
+		maps.Copy(all, objects)
 	}
+	var lines strings.Builder
+	require.NoError(t, journal.Write(&lines, entries, all))
 	return lines.String()
 }
 
@@ -65,6 +70,11 @@ func TestHistory(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, entries, 2)
 
+	k.says["exec orders-0 -n quorate-system -c quorate -- /quorate journal --namespace  --name "] = journalOf(t, noon)
+	code, out, errs = k.runs(healthy(), "history", "-A", "--journal")
+	assert.Zero(t, code, errs)
+	assert.Contains(t, out, `"Name":"orders"`)
+
 	delete(k.says, execJournal)
 	k.fails[execJournal] = "forbidden"
 	code, _, errs = k.runs(healthy(), "history", "orders", "-n", "shop")
@@ -73,4 +83,32 @@ func TestHistory(t *testing.T) {
 	k.fails, k.says[execJournal] = nil, ""
 	_, _, errs = k.runs(healthy(), "history", "orders", "-n", "shop")
 	assert.Contains(t, errs, "no pod of Quorate in namespace quorate-system has an entry about EtcdCluster shop/orders")
+}
+
+// TestReportHasTheJournal: as much as there is room for, the newest, and it can be decided about once more.
+func TestReportHasTheJournal(t *testing.T) {
+	k := steady(t)
+	k.says["get pods -n quorate-system"] = string(listOf(k.child("Pod orders-0")))
+	var all []observation.Observation
+	for i := range 3 {
+		o := observation.Observation{Cluster: &v1beta1.EtcdCluster{}, Now: noon.Add(time.Duration(i) * time.Minute)}
+		o.Cluster.Name, o.Cluster.Namespace, o.Cluster.UID = "orders", "shop", "u"
+		o.Cluster.Annotations = map[string]string{"note": strings.Repeat(string(rune('a'+i)), mostOfJournal/2)}
+		o.Health = map[string]observation.Health{"orders-0": {MemberID: 1<<64 - 1}}
+		all = append(all, o)
+	}
+	k.says[execJournal] = journalBy(t, all...)
+	file := filepath.Join(t.TempDir(), "r.tar.gz")
+	code, _, errs := k.runs(healthy(), "report", "-o", file)
+	require.Zero(t, code, errs)
+	text := unpacked(t, file)["journal"]
+	assert.LessOrEqual(t, len(text), mostOfJournal, len(k.says[execJournal]))
+	entries, objects, err := journal.Read(strings.NewReader(text))
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	assert.Equal(t, noon.Add(2*time.Minute), entries[0].Time)
+	var told strings.Builder
+	others, err := journal.Replay(&told, "this one", hooks.Decide, entries, objects)
+	require.NoError(t, err)
+	assert.Zero(t, others, told.String())
 }

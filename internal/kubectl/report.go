@@ -91,6 +91,7 @@ func (a *invocation) bundle(ctx context.Context, c *found) *bundle {
 	for _, piece := range a.pieces(c) {
 		a.collect(ctx, b, piece)
 	}
+	a.addJournal(ctx, b, c)
 	a.logs(ctx, b, c.Namespace, objects.LabelCluster+"="+c.Name, "logs")
 	a.logs(ctx, b, a.quorate, "app.kubernetes.io/name=quorate", "quorate/logs")
 	its := "" // the labels of one that others have installed are not known

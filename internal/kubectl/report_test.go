@@ -18,6 +18,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // unpacked are the files of a bundle.
@@ -132,8 +135,23 @@ func secretive(t *testing.T) *kube {
 	require.NoError(t, err)
 	k.says["get compositecontrollers"] = string(raw)
 	k.says["get statefulsets,deployments"] = `{"apiVersion":"v1","kind":"List","items":[{"kind":"StatefulSet","spec":{"template":{"metadata":{"annotations":{"secret-note":"` + loose + `"}},"spec":{"containers":[{"args":["--token","` + loose + `"]}]}}}}]}`
+	observed := observation.Observation{Cluster: &v1beta1.EtcdCluster{}, Now: noon}
+	for object, into := range map[*map[string]any]any{&k.cluster: observed.Cluster,
+		&pod: intoMap(&observed.Children.Pods, "orders-0"), &config: intoMap(&observed.Children.ConfigMaps, "c")} {
+		raw, err := json.Marshal(*object)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(raw, into))
+	}
+	k.says[execJournal] = journalBy(t, observed)
 	k.fails["get customresourcedefinition"] = "error: https://user:" + loose + "@server said " + kept
 	return k
+}
+
+// intoMap is a new object in a map that has no other.
+func intoMap[T any](all *map[string]*T, name string) *T {
+	object := new(T)
+	*all = map[string]*T{name: object}
+	return object
 }
 
 // TestReportHoldsNoSecret: so it can be sent to a stranger.
@@ -155,7 +173,7 @@ func TestReportHoldsNoSecret(t *testing.T) {
 	for _, name := range []string{"status.txt", "explain.txt", "etcdcluster.yaml", "children/pods.yaml",
 		"children/secrets.yaml", "children/configmaps.yaml", "events.txt", "nodes.txt",
 		"versions.txt", "versions-kubernetes.txt", "logs/orders-0.etcd.log", "quorate/deployment.yaml",
-		"quorate/compositecontroller.yaml", "metacontroller/workloads.yaml", "problems.txt"} {
+		"quorate/compositecontroller.yaml", "metacontroller/workloads.yaml", "problems.txt", "journal"} {
 		assert.Contains(t, files, name)
 	}
 	info, err := os.Stat(file)

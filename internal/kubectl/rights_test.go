@@ -51,6 +51,9 @@ func takes(call string) (r rights, inside bool) {
 	case "logs":
 		r.add("pods", "get")
 		r.add("pods/log", "get")
+	case "exec":
+		r.add("pods", "get")
+		r.add("pods/exec", "create")
 	case "port-forward":
 		r.add("pods", "get")
 		r.add("pods/portforward", "create")

@@ -100,7 +100,7 @@ func TestPageOfThePast(t *testing.T) {
 		assert.NotNil(t, h.Moments[1].Cluster.Members)
 		text, err := source.Explain(t.Context(), ofOrders, h.Moments[0].Time)
 		require.NoError(t, err)
-		assert.Contains(t, text, "its status:")
+		assert.Contains(t, text, "STATUS")
 		text, err = source.Explain(t.Context(), ofOrders, time.Time{})
 		require.NoError(t, err)
 		assert.Contains(t, text, "The decision breaks none of the rules of safety")

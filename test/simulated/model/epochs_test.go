@@ -1,7 +1,6 @@
 package model
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,15 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
-	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/observation"
 	rec "github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/record/recordtest"
-	"github.com/quorate-dev/quorate/hooks/stores"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
@@ -294,144 +289,3 @@ func TestTakeoverMutants(t *testing.T) {
 }
 
 // ---- mutants
-
-// stopping is the record of the epoch that the one before is stopped for; nil for none.
-func stopping(o observation.Observation) *corev1.ConfigMap {
-	for _, cm := range o.Children.ConfigMaps {
-		if recordtest.Says(cm).Phase == rec.PhaseStopping {
-			return cm
-		}
-	}
-	return nil
-}
-
-// former are the members before those of the record's epoch.
-func former(record *corev1.ConfigMap, name string) bool {
-	first := recordtest.Says(record).First
-	n, err := strconv.Atoi(strings.TrimPrefix(name, clusterName+"-"))
-	return err == nil && n < first
-}
-
-// beginsUnwaited takes no notice of the pods that still end.
-func beginsUnwaited(o observation.Observation) decision.Decision {
-	if record := stopping(o); record != nil {
-		o.Children.Pods = maps.Clone(o.Children.Pods)
-		maps.DeleteFunc(o.Children.Pods, func(name string, _ *corev1.Pod) bool { return former(record, name) })
-	}
-	return hooks.Decide(o)
-}
-
-// keepsRecord lets the record of the epoch before stay, and goes on.
-func keepsRecord(o observation.Observation) decision.Decision {
-	first := o.Children.ConfigMaps[objects.EpochName(clusterName, 1)]
-	second := o.Children.ConfigMaps[objects.EpochName(clusterName, 2)]
-	if first == nil || recordtest.Says(second).Phase == rec.PhasePreparing {
-		return hooks.Decide(o)
-	}
-	o.Children.ConfigMaps = maps.Clone(o.Children.ConfigMaps)
-	delete(o.Children.ConfigMaps, first.Name)
-	d := hooks.Decide(o)
-	d.Children.ConfigMaps = append(slices.Clone(d.Children.ConfigMaps), first)
-	return d
-}
-
-// opensEarly lets members begin as soon as they are filled.
-func opensEarly(o observation.Observation) decision.Decision {
-	d := hooks.Decide(o)
-	d.Children.Pods = asks(d.Children.Pods, func(pod *corev1.Pod) { pod.Annotations[objects.AnnotationBegins] = "yes" })
-	return d
-}
-
-// choosesByName takes all logs for equally long.
-func choosesByName(o observation.Observation) decision.Decision {
-	o.Children.Pods = sees(o.Children.Pods, func(pod *corev1.Pod) {
-		if !strings.HasSuffix(pod.Name, "-inspect") || len(pod.Status.ContainerStatuses) == 0 {
-			return
-		}
-		ended := pod.Status.ContainerStatuses[0].State.Terminated
-		report, err := stores.Read[stores.Inspection](ended.Message)
-		if err != nil {
-			panic(err)
-		}
-		report.LastTerm = 1
-		report.LastIndex = 1
-		raw, err := json.Marshal(report)
-		if err != nil {
-			panic(err)
-		}
-		ended.Message = string(raw)
-	})
-	return hooks.Decide(o)
-}
-
-// reseeded is the decision with other arguments for what fills the data directories.
-func reseeded(d decision.Decision, other func(arg string) string) decision.Decision {
-	d.Children.Pods = asks(d.Children.Pods, func(pod *corev1.Pod) {
-		for j := range pod.Spec.InitContainers {
-			if c := &pod.Spec.InitContainers[j]; c.Name == objects.ContainerSeed && pod.UID == "" {
-				for k, arg := range c.Args {
-					c.Args[k] = other(arg)
-				}
-			}
-		}
-	})
-	return d
-}
-
-// raisesByTheSame raises every revision by a thousand million, wherever it begins.
-func raisesByTheSame(o observation.Observation) decision.Decision {
-	return reseeded(hooks.Decide(o), func(arg string) string {
-		if strings.HasPrefix(arg, "--begin-after=") {
-			return "--begin-after=0"
-		}
-		return arg
-	})
-}
-
-// fetchesAnything has every member take whatever is there, and compares nothing.
-func fetchesAnything(o observation.Observation) decision.Decision {
-	o.Children.Pods = sees(o.Children.Pods, func(pod *corev1.Pod) {
-		for i := range pod.Status.InitContainerStatuses {
-			if s := &pod.Status.InitContainerStatuses[i]; s.Name == objects.ContainerSeed && s.State.Terminated != nil {
-				s.State.Terminated.Message = `{"revision":2000000000,"sha256":"any"}`
-			}
-		}
-	})
-	d := hooks.Decide(o)
-	d.Children.Pods = asks(d.Children.Pods, func(pod *corev1.Pod) {
-		for i := range pod.Spec.InitContainers {
-			c := &pod.Spec.InitContainers[i]
-			c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == facts.EnvSHA256 })
-		}
-	})
-	return d
-}
-
-// leavesNothing drops the claims in quarantine.
-func leavesNothing(o observation.Observation) decision.Decision {
-	d := hooks.Decide(o)
-	if stopping(o) == nil {
-		d.Children.Claims = slices.DeleteFunc(slices.Clone(d.Children.Claims),
-			func(c *corev1.PersistentVolumeClaim) bool {
-				return c.Annotations[objects.AnnotationQuarantined] != ""
-			})
-	}
-	return d
-}
-
-// believesPods takes every view of pods for one that shows all, and puts no mark on them.
-func believesPods(o observation.Observation) decision.Decision {
-	record := stopping(o)
-	if record == nil {
-		return hooks.Decide(o)
-	}
-	o.Children.Pods = sees(o.Children.Pods, func(pod *corev1.Pod) {
-		if !former(record, pod.Name) {
-			pod.Annotations[objects.AnnotationPredecessorGone] = "yes"
-		}
-	})
-	d := hooks.Decide(o)
-	d.Children.Pods = asks(d.Children.Pods,
-		func(pod *corev1.Pod) { delete(pod.Annotations, objects.AnnotationPredecessorGone) })
-	return d
-}

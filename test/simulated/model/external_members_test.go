@@ -13,12 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
-	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
-	rec "github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
@@ -39,9 +35,6 @@ type joined struct {
 	theirs, ours int
 	voting       bool
 }
-
-// firstRecord is the record of the epoch that joins.
-var firstRecord = world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(clusterName, 1)}
 
 // newcomer is an external member that a person adds.
 const newcomer = "old-9"
@@ -70,25 +63,6 @@ func (j joined) world(troubles int, decide decider, just ...string) *scene {
 	w.TakeLog()
 	w.Decide = decide
 	return s
-}
-
-// joinedExternal is what the spec says of the etcd that is joined; nil for nothing.
-func joinedExternal(c *v1beta1.EtcdCluster) *v1beta1.ExternalCluster {
-	if c.Spec.Bootstrap == nil {
-		return nil
-	}
-	return c.Spec.Bootstrap.External
-}
-
-// retires is what the spec says of external members, in a word.
-func retires(c *v1beta1.EtcdCluster) string {
-	switch {
-	case joinedExternal(c) == nil:
-		return "none"
-	case c.Spec.RemoveExternalMembers:
-		return "retire"
-	}
-	return "beside"
 }
 
 // now is the etcd that serves last.
@@ -397,42 +371,4 @@ func TestExternalMutants(t *testing.T) {
 			t.Log(strings.Join(append(r.Broken.Path, r.Broken.Rules...), "\n"))
 		})
 	}
-}
-
-// retiresUnasked takes every spec for one which says that the external members go.
-func retiresUnasked(o observation.Observation) decision.Decision {
-	return ofAnother(o, func(c *v1beta1.EtcdCluster) {
-		c.Spec.RemoveExternalMembers = true
-	})
-}
-
-// retiresEarly is content with one voter of ours.
-func retiresEarly(o observation.Observation) decision.Decision {
-	return ofAnother(o, func(c *v1beta1.EtcdCluster) {
-		if retires(c) == "retire" && o.Etcd != nil {
-			c.Spec.Replicas = new(int32(1))
-		}
-	})
-}
-
-// knowsNoOthers never records who was there before.
-func knowsNoOthers(o observation.Observation) decision.Decision {
-	d := hooks.Decide(o)
-	d.Children.ConfigMaps = asks(d.Children.ConfigMaps, func(cm *corev1.ConfigMap) {
-		recordtest.Edit(cm, func(r *rec.Record) {
-			r.External = nil
-			r.ExternalSince = time.Time{}
-		})
-	})
-	return d
-}
-
-// beginsItsOwn looks at spec.bootstrap.external only once a record says so.
-func beginsItsOwn(o observation.Observation) decision.Decision {
-	record := o.Children.ConfigMaps[firstRecord.Name]
-	return ofAnother(o, func(c *v1beta1.EtcdCluster) {
-		if recordtest.Says(record).Source != rec.SourceExternal {
-			c.Spec.Bootstrap = nil
-		}
-	})
 }

@@ -2,7 +2,6 @@ package model
 
 import (
 	"flag"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,18 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/hooks/answer"
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
-	"github.com/quorate-dev/quorate/hooks/decision"
-	"github.com/quorate-dev/quorate/hooks/objects"
-	"github.com/quorate-dev/quorate/hooks/observation"
-	rec "github.com/quorate-dev/quorate/hooks/record"
-	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the stories of the mutants")
@@ -130,62 +119,6 @@ func TestVerifyKnowsSelfHosted(t *testing.T) {
 	assert.Contains(t, r.Broken.String(), "S1: 0 of 3 members stay, and the API server has its data here")
 }
 
-// ---- what mutants see and decide otherwise
-
-// decider stands for hooks.Decide; nil is the shipped one.
-type decider func(observation.Observation) decision.Decision
-
-// sees is the decision on other objects: copies, each changed.
-func sees[T interface{ DeepCopy() T }](all map[string]T, change func(T)) map[string]T {
-	others := map[string]T{}
-	for name, o := range all {
-		others[name] = o.DeepCopy()
-		change(others[name])
-	}
-	return others
-}
-
-// asks is a decision in which objects are others: copies, each changed.
-func asks[T interface{ DeepCopy() T }](all []T, change func(T)) (others []T) {
-	for _, o := range all {
-		others = append(others, o.DeepCopy())
-		change(others[len(others)-1])
-	}
-	return others
-}
-
-// ofAnother decides for a cluster that says something else.
-func ofAnother(o observation.Observation, change func(*v1beta1.EtcdCluster)) decision.Decision {
-	o.Cluster = o.Cluster.DeepCopy()
-	change(o.Cluster)
-	return hooks.Decide(o)
-}
-
-// knowsNoAPIServer decides as for any other etcd; what Verify is shown has the field.
-func knowsNoAPIServer(o observation.Observation) decision.Decision {
-	return ofAnother(o, func(c *v1beta1.EtcdCluster) { c.Spec.SelfHosted = false })
-}
-
-// letsTheUnreadyGo has a budget that protects members which are ready alone.
-func letsTheUnreadyGo(o observation.Observation) decision.Decision {
-	d := hooks.Decide(o)
-	for _, b := range d.Children.Budgets {
-		b.Spec.UnhealthyPodEvictionPolicy = new(policyv1.AlwaysAllow)
-	}
-	return d
-}
-
-// seesNoBudget decides without a look at the budget that there is.
-func seesNoBudget(o observation.Observation) decision.Decision {
-	o.Children.Budgets = nil
-	return hooks.Decide(o)
-}
-
-// suspendsAtOnce does not wait for the end of what is under way.
-func suspendsAtOnce(o observation.Observation) decision.Decision {
-	return ofAnother(o, func(c *v1beta1.EtcdCluster) { c.Status.Rule = "Suspended" })
-}
-
 func TestMutantsAreFound(t *testing.T) {
 	for name, mutant := range mutants {
 		t.Run(name, func(t *testing.T) {
@@ -224,145 +157,4 @@ func golden(t *testing.T, name, story string) {
 	kept, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Equal(t, string(kept), story, "go test ./test/simulated/model -run Mutants -rewrite writes it again")
-}
-
-// promotesUnasked believes that every learner serves and has caught up.
-func promotesUnasked(o observation.Observation) decision.Decision {
-	if o.Etcd != nil {
-		o.Health = maps.Clone(o.Health)
-		for _, m := range o.Etcd.Members {
-			if m.Learner && m.Started() {
-				o.Health[m.Name] = observation.Health{ClusterID: o.Etcd.ClusterID, MemberID: m.ID,
-					Leader: o.Etcd.Leader, Learner: true, RaftIndex: 100}
-			}
-		}
-	}
-	return hooks.Decide(o)
-}
-
-// freezesBlind leaves everything as it is while no quorum answers.
-func freezesBlind(o observation.Observation) decision.Decision {
-	d := hooks.Decide(o)
-	if o.Etcd == nil && d.Reason.Rule == "Blind" {
-		d.Children, _ = answer.Finalize(o)
-	}
-	return d
-}
-
-// tidiesClaims deletes the claims that have no pod.
-func tidiesClaims(o observation.Observation) decision.Decision {
-	d := hooks.Decide(o)
-	d.Children.Claims = slices.DeleteFunc(slices.Clone(d.Children.Claims), func(c *corev1.PersistentVolumeClaim) bool {
-		return o.Etcd != nil && o.Children.Claims[c.Name] != nil && o.Children.Pods[c.Name] == nil
-	})
-	return d
-}
-
-// reusesNames gives a new member the lowest number of which nothing is seen.
-func reusesNames(o observation.Observation) decision.Decision {
-	d := hooks.Decide(o)
-	if _, adds := d.Step.(decision.AddLearner); !adds {
-		return d
-	}
-	taken := func(name string) bool {
-		return o.Children.Pods[name] != nil || o.Children.Claims[name] != nil || slices.ContainsFunc(o.Etcd.Members,
-			func(m observation.Member) bool {
-				return slices.Contains(m.PeerURLs, objects.PeerURL(o.Cluster, name, ""))
-			})
-	}
-	n := 0
-	for taken(objects.MemberName(o.Cluster.Name, n)) {
-		n++
-	}
-	name := objects.MemberName(o.Cluster.Name, n)
-	d.Step = decision.AddLearner{Name: name, PeerURL: objects.PeerURL(o.Cluster, name, "")}
-	return d
-}
-
-// neverWaits takes every member for one that has been there for long.
-func neverWaits(o observation.Observation) decision.Decision {
-	c := o.Cluster.DeepCopy()
-	c.Status.Members = nil
-	if o.Etcd != nil {
-		for _, m := range o.Etcd.Members {
-			c.Status.Members = append(c.Status.Members, v1beta1.MemberStatus{Name: m.Name, ID: hexID(int(m.ID) - 1),
-				JoinTime: metav1.Unix(1, 0)})
-		}
-	}
-	d := hooks.Decide(observation.Observation{Cluster: c, Children: o.Children, Etcd: o.Etcd, Health: o.Health,
-		Taken: o.Taken, Now: o.Now, Settings: o.Settings})
-	d.Status.Members = nil
-	return d
-}
-
-// trustsStatus begins a new cluster when the status knows of none.
-func trustsStatus(o observation.Observation) decision.Decision {
-	if o.Cluster.Status.ClusterID == "" && o.Etcd == nil {
-		o.Children.ConfigMaps = sees(o.Children.ConfigMaps, func(record *corev1.ConfigMap) {
-			recordtest.Edit(record, func(r *rec.Record) {
-				if r.ClusterID != 0 { // else it has only just begun
-					r.StartsOn = nil
-					r.ClusterID = 0
-				}
-			})
-		})
-	}
-	return hooks.Decide(o)
-}
-
-// recordOf is the epoch record of an observation or a decision, to be changed.
-func recordOf(all map[string]*corev1.ConfigMap) *corev1.ConfigMap {
-	return all[objects.EpochName(clusterName, 1)].DeepCopy()
-}
-
-// rollsUnrecorded restarts the member that it has just chosen, as if that had been recorded before.
-func rollsUnrecorded(o observation.Observation) decision.Decision {
-	d := hooks.Decide(o)
-	if d.Reason.Rule != "RollingUpdate" {
-		return d
-	}
-	record := recordOf(o.Children.ConfigMaps)
-	recordtest.Edit(record, func(r *rec.Record) { r.Choice = recordtest.Says(d.Children.ConfigMaps[0]).Choice })
-	chosen := o
-	chosen.Children.ConfigMaps = map[string]*corev1.ConfigMap{record.Name: record}
-	if d = hooks.Decide(chosen); len(d.Children.ConfigMaps) > 0 {
-		recordtest.Edit(d.Children.ConfigMaps[0], func(r *rec.Record) { r.Choice = rec.Choice{} })
-	}
-	return d
-}
-
-// seesNoExchange takes the image that a pod is given for what runs in it.
-func seesNoExchange(o observation.Observation) decision.Decision {
-	o.Children.Pods = sees(o.Children.Pods, func(p *corev1.Pod) { delete(p.Annotations, objects.AnnotationExchanged) })
-	o.Health = maps.Clone(o.Health)
-	for name, h := range o.Health {
-		h.Version = tagOf(o.Children.Pods[name].Annotations[objects.AnnotationImage])
-		o.Health[name] = h
-	}
-	return hooks.Decide(o)
-}
-
-// hopsEarly records the wanted version while the members are still on their way to the one before it.
-func hopsEarly(o observation.Observation) decision.Decision {
-	d := hooks.Decide(o)
-	record := recordOf(o.Children.ConfigMaps)
-	if d.Reason.Rule == "RollingUpdate" && recordtest.Says(record).Version == releases[usualVersion] {
-		recordtest.Edit(d.Children.ConfigMaps[0], func(r *rec.Record) { r.Version = o.Cluster.Spec.Version })
-	}
-	return d
-}
-
-// shrinksAnyway removes a follower that serves whenever there are too many voters.
-func shrinksAnyway(o observation.Observation) decision.Decision {
-	d := hooks.Decide(o)
-	if o.Etcd == nil || o.Taken != nil || len(o.Etcd.Members) <= int(*o.Cluster.Spec.Replicas) {
-		return d
-	}
-	for _, m := range slices.Backward(o.Etcd.Members) {
-		if m.ID != o.Etcd.Leader && o.Health[m.Name].Serving() {
-			d.Step = decision.Remove{ID: m.ID, Name: m.Name}
-			return d
-		}
-	}
-	return d
 }

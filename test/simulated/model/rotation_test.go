@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
-	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -175,42 +173,4 @@ func TestRotationMutants(t *testing.T) {
 	} {
 		mutant.run(t, name)
 	}
-}
-
-// signsEarly assumes that each member trusts what the Secrets say.
-func signsEarly(o observation.Observation) decision.Decision {
-	server := o.Children.Secrets[clusterName+"-server-tls"]
-	o.Health = maps.Clone(o.Health)
-	for name, h := range o.Health {
-		if h.Trusts = nil; h.Err == "" && server != nil {
-			for _, c := range server.Trust {
-				h.Trusts = append(h.Trusts, c.Subject)
-			}
-		}
-		slices.Sort(h.Trusts)
-		o.Health[name] = h
-	}
-	return hooks.Decide(o)
-}
-
-// rollsAll deletes all pods when one should be restarted.
-func rollsAll(o observation.Observation) decision.Decision {
-	d := hooks.Decide(o)
-	if d.Reason.Rule == "RollingUpdate" && d.Step == nil && len(d.Children.Pods) == 2 {
-		d.Children.Pods = nil
-	}
-	return d
-}
-
-// serversFirst brings every ca.crt up to the authority's at once.
-func serversFirst(o observation.Observation) decision.Decision {
-	d := hooks.Decide(o)
-	i := slices.IndexFunc(d.Children.Secrets,
-		func(s *decision.DesiredSecret) bool { return s.Name == clusterName+"-server-tls" })
-	lags := slices.ContainsFunc(d.Children.Secrets,
-		func(s *decision.DesiredSecret) bool { _, bundle := s.Make.(decision.Bundle); return bundle })
-	if i >= 0 && lags && d.Children.Secrets[i].Make == nil {
-		d.Children.Secrets[i].Make = decision.Bundle{Signer: defaults.CASecret(clusterName)}
-	}
-	return d
 }

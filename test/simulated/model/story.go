@@ -38,7 +38,7 @@ func (m *model) opening() string {
 		line += " upgrade=Step"
 	}
 	if m.SelfHosted {
-		line += " selfHosted"
+		line += " self-hosted=true"
 	}
 	if m.Ready {
 		line += " ready"

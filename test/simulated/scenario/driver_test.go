@@ -181,6 +181,7 @@ var verbs = map[string]func(*story, args) string{
 	"look":      does(func(s *story, _ args) { s.held = s.w.Look() }),
 	"apply":     (*story).apply,     // the answer in flight arrives, or the step and then its answer
 	"two-syncs": (*story).twoSyncs,  // two overlapping calls, both carrying out their step, both applied
+	"replay":    (*story).replay,    // and below it a journal (quorate replay --as-story): it is decided once more
 	"stabilize": (*story).stabilize, // calls and passes until nothing moves any more [passes=n]
 	// wait 5m: time passes, with a call and a pass every resync period; the one at its end is the next verb
 	"wait":         (*story).wait,
@@ -258,7 +259,7 @@ func (s *story) cluster(a args) {
 
 func (s *story) elsewhere(args) {
 	other := world.New()
-	other.Watch, other.Mesh = s.w.Watch, s.w.Mesh
+	other.Watch, other.Mesh, other.Journal = s.w.Watch, s.w.Mesh, s.w.Journal
 	s.w, s.broken, s.last = other, 0, ""
 }
 

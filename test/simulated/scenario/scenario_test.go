@@ -132,7 +132,12 @@ type teller interface {
 // tell tells a block of a story: verbs, one a line. It returns what they say, and the rules that they break.
 func tell[S teller](t *testing.T, d *datadriven.TestData, s S, verbs map[string]func(S, args) string) (said,
 	breaches string) {
-	said, breaches = tellVerb(t, d.Pos, d.Cmd, d.CmdArgs, s, verbs)
+	words := wordsOf(d.CmdArgs)
+	if d.Cmd == "replay" {
+		words["journal"] = d.Input
+		d.Input = ""
+	}
+	said, breaches = tellVerb(t, d.Pos, d.Cmd, words, s, verbs)
 	for line := range strings.Lines(d.Input) {
 		says, broken := tellLine(t, d.Pos, strings.TrimSpace(line), s, verbs)
 		said, breaches = said+says, breaches+broken
@@ -146,17 +151,17 @@ func tellLine[S teller](t *testing.T, at, line string, s S, verbs map[string]fun
 	if err != nil {
 		t.Fatalf("%s: %v", at, err)
 	}
-	return tellVerb(t, at, cmd, words, s, verbs)
+	return tellVerb(t, at, cmd, wordsOf(words), s, verbs)
 }
 
-// tellVerb tells a verb with its words. In values, _ is a space.
-func tellVerb[S teller](t *testing.T, at, cmd string, words []datadriven.CmdArg, s S,
+// tellVerb tells a verb with its words.
+func tellVerb[S teller](t *testing.T, at, cmd string, words args, s S,
 	verbs map[string]func(S, args) string) (said, breaches string) {
 	verb, known := verbs[cmd]
 	if !known {
 		t.Fatalf("%s: no such verb: %s", at, cmd)
 	}
-	said = verb(s, wordsOf(words))
+	said = verb(s, words)
 	record(t, at+" "+cmd, s.statuses()...)
 	for _, breach := range s.breaches() {
 		said += "VIOLATION " + breach + "\n"
@@ -165,6 +170,7 @@ func tellVerb[S teller](t *testing.T, at, cmd string, words []datadriven.CmdArg,
 	return said, breaches
 }
 
+// wordsOf are the words of a verb. In values, _ is a space.
 func wordsOf(all []datadriven.CmdArg) args {
 	a := args{}
 	for _, word := range all {

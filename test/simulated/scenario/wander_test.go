@@ -17,13 +17,19 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/facts"
+	"github.com/quorate-dev/quorate/hooks/journal"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	rec "github.com/quorate-dev/quorate/hooks/record"
 	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
-var wanderings = flag.Int("wanderings", 60, "how many random walks each test takes; with -short a third of them")
+var (
+	wanderings = flag.Int("wanderings", 60, "how many random walks each test takes; with -short a third of them")
+	firstWalk  = flag.Uint64("first-walk", 0, "the number of the first walk, from which all that happens on it follows")
+	journals   = flag.Bool("journals", false, "write down what is decided on the walks, and replay it, "+
+		"and judge nothing")
+)
 
 // walks is how many random walks a test takes.
 func walks() int {
@@ -317,12 +323,16 @@ func (w *walker) arrive(left int) {
 // then the faults stop. No rule of safety may break, the walk itself may find nothing wrong, and unless a majority of
 // the data was lost the cluster must converge.
 func wanders(t *testing.T, salt uint64, walk func(w *walker) (wrong string)) {
-	for seed := range uint64(walks()) {
+	for n := range uint64(walks()) {
+		seed := *firstWalk + n
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			w := &walker{story: newStory(inFull()), t: t, r: rand.New(rand.NewPCG(seed, salt))}
 			w.w.Watch = false
-			wrong := walk(w)
+			if *journals {
+				w.w.Journal = &world.Journal{Objects: journal.Objects{}}
+			}
+			wrong := walk(w) + replaysAlike(t, w.w.Journal)
 			for _, breach := range w.breaches() {
 				wrong += "VIOLATION " + breach + "\n"
 			}

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks/journal"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +18,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/journal"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
@@ -91,6 +90,10 @@ func fingerprint(o observation.Observation) string {
 
 // judge verifies every decision of a call, and that the answer is the decision on what was last seen.
 func (w *World) judge(o observation.Observation, c *Call, seen []sight) {
+	if w.Journal != nil {
+		w.writeDown(o, c, seen)
+		return
+	}
 	if w.Decide != nil {
 		return
 	}
@@ -160,6 +163,40 @@ func (w *World) judgeJournal(o observation.Observation, d decision.Decision) {
 	} else if len(differ) > 0 {
 		w.violate("S15", "decided once more from its entry, a decision differs in %s", differ)
 	}
+}
+
+// Journal has every decision. What is written into one is not judged.
+type Journal struct {
+	Entries []*journal.Entry
+	Objects journal.Objects
+}
+
+func (w *World) writeDown(o observation.Observation, c *Call, seen []sight) {
+	for i, s := range seen {
+		o.Etcd, o.Health = s.etcd, s.health
+		if i > 0 {
+			o.Taken = c.Outcome
+		}
+		d := c.Decision
+		if i < len(seen)-1 {
+			d = w.Decides(o)
+		}
+		entry, objects, err := journal.New("", o, d)
+		if err != nil {
+			w.violate("S15", "%s", err)
+			return
+		}
+		w.Journal.Entries = append(w.Journal.Entries, entry)
+		maps.Copy(w.Journal.Objects, objects)
+	}
+}
+
+// Decides is the decision of this world's rules.
+func (w *World) Decides(o observation.Observation) decision.Decision {
+	if w.Decide != nil {
+		return w.Decide(o)
+	}
+	return hooks.Decide(o)
 }
 
 // grown are healths after so many writes of 128 bytes, to keys that there are or to new ones. Every other member is

@@ -121,6 +121,8 @@ type World struct {
 	// be ready is; it costs time.
 	Watch    bool
 	answered int
+	// Journal gets every decision; nil: some are replayed at once.
+	Journal *Journal
 	// Lacked is what the cluster lacked when the status that is stored was decided: see Lacks.
 	Lacked string
 }

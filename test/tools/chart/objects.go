@@ -221,11 +221,24 @@ func (t *templates) deployment(spec object) {
 		{".Values.sharedIssuers", "QUORATE_SHARED_ISSUERS", ".Values.sharedIssuers | quote"},
 		{".Values.logLevel", "QUORATE_LOG_LEVEL", ".Values.logLevel | quote"},
 		{".Values.verify", "QUORATE_VERIFY", ".Values.verify | quote"},
+		{".Values.journal.volume", "QUORATE_JOURNAL_DIR", `"/journal"`},
+		{".Values.journal.volume", "QUORATE_JOURNAL_BYTES", ".Values.journal.bytes | int64 | quote"},
 	} {
 		list = append(list, t.line(when(setting.value, "- name: "+setting.env+"\n  value: {{ "+setting.expression+
 			" }}")))
 	}
 	c["env"] = list
+	for _, add := range []struct {
+		to   object
+		key  string
+		what string
+	}{
+		{c, "volumeMounts", "- mountPath: /journal\n  name: journal"},
+		{pod, "volumes", "- name: journal\n  {{- toYaml .Values.journal.volume | nindent INDENT+2 }}"},
+	} {
+		all, _ := add.to[add.key].([]any)
+		add.to[add.key] = append(all, t.line(when(".Values.journal.volume", add.what)))
+	}
 }
 
 func envOf(container object, name string) object {
