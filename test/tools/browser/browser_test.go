@@ -337,7 +337,5 @@ func TestPage(t *testing.T) {
 	b.until("document.querySelector('#drawing').viewBox.baseVal.width < 390")
 	b.fits()
 	b.accessible()
-	get[int](b, "scrollTo(0, 0), document.activeElement.blur(), 0")
-	b.picture("narrow")
 	b.calm()
 }
