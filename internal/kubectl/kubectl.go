@@ -147,6 +147,7 @@ type invocation struct {
 	user, dir               string // of env
 	adopting                adopting
 	load                    defaults.Load // that size is asked about
+	topping                 topping
 	file                    string
 	format                  string // of what is printed
 }
