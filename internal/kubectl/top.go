@@ -239,7 +239,7 @@ func (a *invocation) count(ctx context.Context, etcd asked, from observation.End
 	var all sync.WaitGroup
 	var walked, watched error
 	leased, brought := int64(0), 0
-	began := time.Now()
+	began := a.now()
 	all.Go(func() {
 		walked = etcd.Keys(ctx, from, func(key []byte, goes bool) {
 			lock.Lock()
@@ -259,7 +259,7 @@ func (a *invocation) count(ctx context.Context, etcd asked, from observation.End
 		}
 	})
 	all.Wait()
-	d.Seconds = time.Since(began).Seconds()
+	d.Seconds = a.now().Sub(began).Seconds()
 	d.remarks = append(d.remarks, fmt.Sprintf("%s, asked now: its keys, and what was written in %.0f seconds", from.Name,
 		d.Seconds))
 	if walked != nil && ctx.Err() != nil {
@@ -338,6 +338,7 @@ func (a *invocation) topCells(name string, row *v1beta1.PrefixContents) []string
 	if a.topping.live {
 		return []string{name, number(row.Keys), number(row.Writes), amount(row.Bytes)}
 	}
-	return []string{name, row.Kind, number(row.Keys), amount(row.LiveBytes), number(row.Revisions), amount(row.Bytes),
+	_, kind, _ := strings.Cut(row.Kind, " ")
+	return []string{name, kind, number(row.Keys), amount(row.LiveBytes), number(row.Revisions), amount(row.Bytes),
 		number(row.Writes), number(row.MostRevisions), amount(row.LargestValue)}
 }

@@ -544,9 +544,11 @@ type SnapshotContents struct {
 	// +optional
 	InUse int64 `json:"inUse,omitempty"`
 
-	// Leases there are, and LeasedKeys that go with one.
+	// Leases there are.
 	// +optional
 	Leases int64 `json:"leases,omitempty"`
+
+	// LeasedKeys are those that go with a lease.
 	// +optional
 	LeasedKeys int64 `json:"leasedKeys,omitempty"`
 
@@ -574,15 +576,19 @@ type PrefixContents struct {
 	// +optional
 	Kind string `json:"kind,omitempty"`
 
-	// Keys that there are, and LiveBytes of them with their values.
+	// Keys that there are.
 	// +optional
 	Keys int64 `json:"keys,omitempty"`
+
+	// LiveBytes are those of the keys with their values, as etcd stores them.
 	// +optional
 	LiveBytes int64 `json:"liveBytes,omitempty"`
 
-	// Revisions of keys that are kept, deletions among them, and Bytes of all these.
+	// Revisions of keys that are kept, deletions among them.
 	// +optional
 	Revisions int64 `json:"revisions,omitempty"`
+
+	// Bytes are those of all these revisions.
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
 
@@ -590,9 +596,11 @@ type PrefixContents struct {
 	// +optional
 	Writes int64 `json:"writes,omitempty"`
 
-	// MostRevisions are kept of one key; LargestValue is in bytes.
+	// MostRevisions are how many are kept of one key at most.
 	// +optional
 	MostRevisions int64 `json:"mostRevisions,omitempty"`
+
+	// LargestValue that is kept, in bytes.
 	// +optional
 	LargestValue int64 `json:"largestValue,omitempty"`
 
