@@ -3,10 +3,7 @@ package contents
 
 import (
 	"bytes"
-	"cmp"
-	"maps"
 	"slices"
-	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -194,13 +191,25 @@ func (a *Account) grow(above *node, prefix string) *node {
 
 // prune forgets the lighter half of the prefixes with none below. One that a new one is made for stays.
 func (a *Account) prune() {
-	leaves := slices.DeleteFunc(slices.Collect(maps.Values(a.nodes)), func(n *node) bool { return n.below > 0 })
-	slices.SortFunc(leaves, func(x, y *node) int {
-		return cmp.Or(cmp.Compare(x.Bytes+x.Keys+x.Writes, y.Bytes+y.Keys+y.Writes), strings.Compare(x.Prefix, y.Prefix))
-	})
-	for _, n := range leaves[:(len(leaves)+1)/2] {
+	var weights []int64
+	for _, n := range a.nodes {
+		if n.below == 0 {
+			weights = append(weights, n.heft())
+		}
+	}
+	slices.Sort(weights)
+	light := weights[len(weights)/2]
+	var gone []*node
+	for _, n := range a.nodes {
+		if n.below == 0 && n.heft() <= light {
+			gone = append(gone, n)
+		}
+	}
+	for _, n := range gone {
 		delete(a.nodes, n.Prefix)
 		n.above.below--
 		n.above.pruned = true
 	}
 }
+
+func (n *node) heft() int64 { return n.Bytes + n.Keys + n.Writes }

@@ -109,3 +109,16 @@ func TestAt(t *testing.T) {
 	assert.Empty(t, names(5))
 	assert.Empty(t, At(nil, 0))
 }
+
+// BenchmarkAdd is what a record costs: with few prefixes, and with so many that they are forgotten all the time.
+func BenchmarkAdd(b *testing.B) {
+	for _, namespaces := range []int{50, 1_000_000} {
+		b.Run(fmt.Sprint(namespaces), func(b *testing.B) {
+			a := New()
+			for i := range b.N {
+				key := fmt.Appendf(nil, "/registry/kind-%d/namespace-%d/%d", i%97, i%namespaces, i)
+				a.Add(Record{Key: key, Hash: uint64(i), Bytes: 1000})
+			}
+		})
+	}
+}
