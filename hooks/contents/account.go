@@ -16,6 +16,7 @@ const (
 	deepest     = 5
 	longestPart = 64
 	mostNodes   = 1 << 14
+	fewOf       = 16
 	// mostHeld is how many keys are held in mind that were changed since the last compaction: some 50 MiB.
 	mostHeld = 1 << 20
 )
@@ -65,6 +66,7 @@ type node struct {
 	apiVersion      string
 	valued, mixed   bool
 	pruned, spoiled bool
+	refused         int
 }
 
 // New is an account of nothing.
@@ -162,7 +164,7 @@ func (a *Account) at(key []byte) *node {
 		end = from + length + 1
 		next := a.nodes[string(key[:end])]
 		if next == nil {
-			if !printed(key[from:end]) {
+			if !n.takes() || !printed(key[from:end]) {
 				break
 			}
 			next = a.grow(n, string(key[:end]))
@@ -170,6 +172,15 @@ func (a *Account) at(key []byte) *node {
 		n = next
 	}
 	return n
+}
+
+// takes reports whether a node gets another one below. One from which some were taken gets few: what is heavy comes
+// again, and each that is light costs a place.
+func (n *node) takes() bool {
+	if n.pruned {
+		n.refused++
+	}
+	return n.refused%fewOf == 0
 }
 
 func printed(part []byte) bool {
