@@ -142,16 +142,7 @@ func examine(ctx context.Context, d *pages.Database, account *contents.Account) 
 		case slices.Contains(ofRestore, string(bucket)):
 			return nil
 		}
-		_, _ = others.Write(bucket) // never fails
-		leases := bytes.Equal(bucket, leaseBucket)
-		return func(name, value []byte) error {
-			if leases {
-				r.leases++
-			}
-			_, _ = others.Write(name)
-			_, _ = others.Write(value)
-			return nil
-		}
+		return r.other(others, bucket)
 	})
 	if err != nil {
 		return nil, err
@@ -169,6 +160,19 @@ func examine(ctx context.Context, d *pages.Database, account *contents.Account) 
 		c.Hash = fmt.Sprintf("%08x", r.hash())
 	}
 	return c, nil
+}
+
+// other takes a bucket into a checksum, and counts leases.
+func (r *reading) other(sum hash.Hash32, bucket []byte) pages.Each {
+	_, _ = sum.Write(bucket) // never fails
+	leases := bytes.Equal(bucket, leaseBucket)
+	return func(name, value []byte) error {
+		if leases {
+			r.leases++
+		}
+		add(sum, name, value)
+		return nil
+	}
 }
 
 // number is a revision that a bucket has under a name; 0 when it has none.
@@ -341,6 +345,7 @@ func keyValueOf(record []byte) (kv keyValue, ok bool) {
 			kv.value = value
 		case fieldLease:
 			kv.leased = number != 0
+		default:
 		}
 	})
 	return kv, ok
@@ -367,6 +372,7 @@ func kindOf(value []byte) (apiVersion, kind []byte) {
 			apiVersion = value
 		case 2:
 			kind = value
+		default:
 		}
 	})
 	return apiVersion, kind
