@@ -23,7 +23,7 @@ const ours = "github.com/quorate-dev/quorate"
 // those that its line names (hooks/ is all below hooks), and those before it on its own line if the line says "own".
 var layers = []struct{ packages, uses, because string }{
 	{"hooks/api/v1beta1", "", "the API is the ground"},
-	{"hooks/objects hooks/timetable hooks/users", "hooks/api/", "a leaf uses the API types alone"},
+	{"hooks/contents hooks/objects hooks/timetable hooks/users", "hooks/api/", "a leaf uses the API types alone"},
 	{"hooks/stores hooks/record hooks/record/recordtest", "own hooks/api/ hooks/objects",
 		"it uses leaves that decide nothing"},
 	{"hooks/decision hooks/observation hooks/defaults", "own hooks/api/ hooks/objects hooks/record hooks/stores " +

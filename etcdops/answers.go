@@ -127,6 +127,8 @@ func largestOf(method string) int {
 	switch method {
 	case pb.Auth_UserList_FullMethodName, pb.Auth_RoleList_FullMethodName:
 		return largestList
+	case pb.KV_Range_FullMethodName:
+		return largestPage
 	}
 	return largestAnswer
 }

@@ -47,6 +47,7 @@
 //	api/v1beta1    the types that people write
 //	objects         names, labels and annotations, what is in every pod of ours, images, pieces of messages
 //	stores          how pods come to a store of snapshots, what its URL may be, what programs in pods report
+//	contents        what fills a database, by prefix
 //	users           users and roles as declared, and the plan to get there
 //
 // # Safety rules

@@ -74,6 +74,7 @@ func fill(s *v1beta1.EtcdSnapshotStatus, store *v1beta1.Store, r *stores.Snapsho
 	s.StartTime = whole(r.Started)
 	s.CompletionTime = whole(r.Completed)
 	s.VerificationTime = whole(r.VerifiedAt)
+	s.Contents = r.Contents
 	if took := r.Completed.Sub(r.Started); !r.Started.IsZero() && took > 0 {
 		s.Duration = &metav1.Duration{Duration: took.Round(10 * time.Millisecond)}
 	}

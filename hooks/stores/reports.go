@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -55,6 +56,8 @@ type Snapshot struct {
 	KeysOf string `json:"keysOf,omitempty"`
 	// Warning says which member has other data than the snapshot and most members; empty for none.
 	Warning string `json:"warning,omitempty"`
+	// Contents is what fills the database, in short; nil when that was not counted.
+	Contents *v1beta1.SnapshotContents `json:"contents,omitempty"`
 	// Skipped: nothing has changed since the snapshot without which none was wanted. Revision, AuthRevision and
 	// ClusterID say what is still so.
 	Skipped bool `json:"skipped,omitempty"`

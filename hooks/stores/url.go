@@ -89,6 +89,9 @@ func ParseURL(text string) (URL, error) {
 // RecordSuffix makes the name of an artifact that of its record.
 const RecordSuffix = ".json"
 
+// ContentsSuffix makes it that of the account of what fills its database, in the same form as the artifact.
+const ContentsSuffix = ".contents"
+
 // ParseArtifactURL takes the URL of an artifact apart.
 func ParseArtifactURL(text string) (URL, error) {
 	u, err := ParseURL(text)

@@ -60,6 +60,14 @@ var commands = []command{
 		do:    (*invocation).ui,
 	},
 	{
+		name: "top", args: "[NAME] [--by=MEASURE] [--live]", example: "top orders --depth=2 --by=keys",
+		does:  "who fills etcd, by prefix of keys: of its newest snapshot, or of a member now",
+		takes: []words{clusterName},
+		flags: (*invocation).topFlags,
+		valid: (*invocation).validTop,
+		do:    (*invocation).top,
+	},
+	{
 		name: "snapshot", args: "[NAME]", example: "snapshot orders --wait",
 		does:  "take a snapshot now, as an EtcdSnapshotSchedule of the cluster does",
 		takes: []words{clusterName},

@@ -250,6 +250,17 @@ func (e *etcd) Do(_ context.Context, step decision.Step, _ *observation.Membersh
 	return e.refuses
 }
 
+// Keys and Writes are of one key each.
+func (e *etcd) Keys(_ context.Context, _ observation.Endpoint, each func(key []byte, leased bool)) error {
+	each([]byte("/registry/pods/shop/one"), true)
+	return e.refuses
+}
+
+func (e *etcd) Writes(_ context.Context, of observation.Endpoint, each func(key []byte, bytes int)) error {
+	each([]byte("/registry/leases/"+of.Name+"/one"), 300)
+	return e.refuses
+}
+
 // runs the plugin on this Kubernetes and this etcd.
 func (k *kube) runs(e *etcd, args ...string) (code int, out, errs string) {
 	k.t.Helper()

@@ -150,6 +150,7 @@ type invocation struct {
 	user, dir               string // of env
 	adopting                adopting
 	load                    defaults.Load // that size is asked about
+	topping                 topping
 	file                    string
 	port                    int
 	format                  string // of what is printed

@@ -92,6 +92,7 @@ func everything(t *testing.T) []*kube {
 		"kind": "Pod", "name": "orders-2", "requestTime": "2026-03-01T11:59:00Z"}}}
 	for _, k := range []*kube{plain, certified} {
 		k.backedUp()
+		k.filled()
 		k.connected()
 		k.says[execJournal] = journalOf(t, noon)
 		k.says["get pvc"] = `{"items":[{"metadata":{"name":"data-etcd-0"}}]}`
@@ -117,8 +118,9 @@ func told(r rights) string {
 }
 
 // variants are lines that take other rights than the example of their command.
-var variants = map[string][]string{"status": {"status -A"}, "suspend": {"suspend --schedule=nightly"},
-	"resume": {"resume --schedule=nightly"}, "adopt": {"adopt taken -l=app=former --dry-run --etcd-version=3.6.16"}}
+var variants = map[string][]string{"status": {"status -A"}, "top": {"top --live"},
+	"suspend": {"suspend --schedule=nightly"},
+	"resume":  {"resume --schedule=nightly"}, "adopt": {"adopt taken -l=app=former --dry-run --etcd-version=3.6.16"}}
 
 // TestTheRightsInTheDocument: docs/reference/lists.md has what each command takes, those with the same rights in one
 // row. check has a list of its own.

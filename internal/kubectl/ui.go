@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -323,5 +324,27 @@ func streamShown(s *scheduled, all []ui.Snapshot, now time.Time) *ui.Stream {
 	return shown
 }
 
-// Contents implements [ui.Source]. No account of them is made yet.
-func (l looking) Contents(context.Context, ui.Name) (*ui.Contents, error) { return nil, nil }
+// Contents implements [ui.Source]: what the newest verified snapshot tells. Of its prefixes the longest, so that none
+// counts for another.
+func (l looking) Contents(ctx context.Context, of ui.Name) (*ui.Contents, error) {
+	a, _ := l.about(of)
+	c, err := a.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	told, err := a.accounts(ctx, c.EtcdCluster)
+	if err != nil || len(told) == 0 {
+		return nil, err
+	}
+	newest := told[len(told)-1].Status
+	shown := &ui.Contents{Time: newest.CompletionTime.Time, Prefixes: []ui.Prefix{}}
+	for _, p := range newest.Contents.Prefixes {
+		within := func(o v1beta1.PrefixContents) bool {
+			return o.Prefix != p.Prefix && strings.HasPrefix(o.Prefix, p.Prefix)
+		}
+		if !slices.ContainsFunc(newest.Contents.Prefixes, within) {
+			shown.Prefixes = append(shown.Prefixes, ui.Prefix{Prefix: p.Prefix, Keys: p.Keys, Bytes: p.Bytes})
+		}
+	}
+	return shown, nil
+}

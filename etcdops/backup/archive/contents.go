@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/pages"
+	"github.com/quorate-dev/quorate/hooks/contents"
 )
 
 // Contents is what a database of etcd holds.
@@ -42,6 +43,8 @@ type Contents struct {
 	Others uint32
 	// Free are the pages that hold none of it.
 	Free *pages.Free
+	// Leases that there are.
+	Leases int64
 }
 
 // How etcd keeps its keys, the same in 3.5, 3.6 and 3.7 (server/storage/mvcc/revision.go and store.go): a record's
@@ -56,6 +59,7 @@ var (
 	keyBucket         = []byte("key")
 	metaBucket        = []byte("meta")
 	authBucket        = []byte("auth")
+	leaseBucket       = []byte("lease")
 	authRevision      = []byte("authRevision")
 	scheduledCompact  = []byte("scheduledCompactRev")
 	finishedCompact   = []byte("finishedCompactRev")
@@ -69,13 +73,16 @@ var (
 // Examine reads a database of etcd, which no process may have open for writing: what `etcdctl snapshot save` wrote, or
 // the file member/snap/db of a data directory. It reads each page once, in the order of the keys, and the records
 // since the last compaction before that. Memory grows with it by 2 bits a page, and 8 bytes for each that is free.
-func Examine(ctx context.Context, path string) (*Contents, error) {
+func Examine(ctx context.Context, path string) (*Contents, error) { return Account(ctx, path, nil) }
+
+// Account does the same, and counts in an account what fills it; nil for none.
+func Account(ctx context.Context, path string, account *contents.Account) (*Contents, error) {
 	d, err := openDatabase(path)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	c, err := examine(ctx, d)
+	c, err := examine(ctx, d, account)
 	if err != nil {
 		return nil, unread(ctx, path, err)
 	}
@@ -103,7 +110,7 @@ func unread(ctx context.Context, path string, err error) error {
 	return failure(reason, err, "the database %s can't be read", path)
 }
 
-func examine(ctx context.Context, d *pages.Database) (*Contents, error) {
+func examine(ctx context.Context, d *pages.Database, account *contents.Account) (*Contents, error) {
 	has, err := d.Has(ctx, keyBucket)
 	if err == nil && !has {
 		err = errNoKeys
@@ -117,7 +124,10 @@ func examine(ctx context.Context, d *pages.Database) (*Contents, error) {
 	}
 	scheduled, finished := numbers[0], numbers[1]
 	r := reading{compacted: max(scheduled, finished), seed: maphash.MakeSeed(), sum: newChecksum(),
-		left: newChecksum(), whole: newChecksum()}
+		left: newChecksum(), whole: newChecksum(), account: account}
+	if account != nil {
+		account.Midway = scheduled > finished
+	}
 	if err == nil && scheduled <= finished {
 		err = r.changes(ctx, d)
 	}
@@ -132,12 +142,7 @@ func examine(ctx context.Context, d *pages.Database) (*Contents, error) {
 		case slices.Contains(ofRestore, string(bucket)):
 			return nil
 		}
-		_, _ = others.Write(bucket) // never fails
-		return func(name, value []byte) error {
-			_, _ = others.Write(name)
-			_, _ = others.Write(value)
-			return nil
-		}
+		return r.other(others, bucket)
 	})
 	if err != nil {
 		return nil, err
@@ -145,7 +150,7 @@ func examine(ctx context.Context, d *pages.Database) (*Contents, error) {
 	// etcd begins with revision 1, and its revision is never below that of a compaction (restore in kvstore.go).
 	c := &Contents{Revision: max(r.last, r.compacted, 1), CompactRevision: r.compacted, Last: r.last,
 		Records: r.records, Keys: r.live, Sum: r.sum.Sum32(), AuthRevision: numbers[2], Others: others.Sum32(),
-		Free: free}
+		Free: free, Leases: r.leases}
 	switch {
 	case r.compacted == 0:
 		c.Hash = fmt.Sprintf("%08x", c.Sum)
@@ -155,6 +160,19 @@ func examine(ctx context.Context, d *pages.Database) (*Contents, error) {
 		c.Hash = fmt.Sprintf("%08x", r.hash())
 	}
 	return c, nil
+}
+
+// other takes a bucket into a checksum, and counts leases.
+func (r *reading) other(sum hash.Hash32, bucket []byte) pages.Each {
+	_, _ = sum.Write(bucket) // never fails
+	leases := bytes.Equal(bucket, leaseBucket)
+	return func(name, value []byte) error {
+		if leases {
+			r.leases++
+		}
+		add(sum, name, value)
+		return nil
+	}
 }
 
 // number is a revision that a bucket has under a name; 0 when it has none.
@@ -183,6 +201,9 @@ type reading struct {
 	last      int64
 	records   int64
 	live      int64
+	leases    int64
+	// account is what is counted in by prefix; nil for nothing.
+	account *contents.Account
 	// later has a hash of each key that was written or deleted after the compaction.
 	later map[uint64]struct{}
 	seed  maphash.Seed
@@ -200,14 +221,18 @@ func (r *reading) changes(ctx context.Context, d *pages.Database) error {
 	}
 	err := d.From(ctx, keyBucket, binary.BigEndian.AppendUint64(nil, uint64(r.compacted)+1),
 		func(name, value []byte) error {
-			key, _, ok := keyAndVersion(value)
+			kv, ok := keyValueOf(value)
 			switch {
 			case !isRecord(name) || !ok:
 				return errUnknownRecord
 			case len(r.later) == changesKeptInMind:
 				return errEnough
 			}
-			r.later[maphash.Bytes(r.seed, key)] = struct{}{}
+			hash := maphash.Bytes(r.seed, kv.key)
+			r.later[hash] = struct{}{}
+			if r.account != nil {
+				r.account.Changes(hash)
+			}
 			return nil
 		})
 	if errors.Is(err, errEnough) {
@@ -226,7 +251,7 @@ func isRecord(name []byte) bool { return len(name) == revisionLength || len(name
 // after it the first version. It ends with a tombstone. (A tombstone that the compaction itself left has nothing
 // before it any more.)
 func (r *reading) count(name, value []byte) error {
-	key, version, ok := keyAndVersion(value)
+	kv, ok := keyValueOf(value)
 	if !isRecord(name) || !ok {
 		return errUnknownRecord
 	}
@@ -234,17 +259,29 @@ func (r *reading) count(name, value []byte) error {
 	r.records++
 	after := r.last > r.compacted
 	gone := len(name) == tombstoneLength
+	lives := int64(0)
 	switch {
-	case len(key) == 0:
+	case len(kv.key) == 0:
 		r.unnamed = true
 	case gone && after:
-		r.live--
-	case !gone && (!after || version == 1):
-		r.live++
+		lives = -1
+	case !gone && (!after || kv.version == 1):
+		lives = 1
 	}
+	r.live += lives
 	add(r.sum, name, value)
+	hash := uint64(0)
+	if r.compacted > 0 || r.account != nil {
+		hash = maphash.Bytes(r.seed, kv.key)
+	}
 	if r.compacted > 0 {
-		r.toHash(name, key, value)
+		r.toHash(name, hash, value)
+	}
+	if r.account != nil && len(kv.key) > 0 {
+		apiVersion, kind := kindOf(kv.value)
+		r.account.Add(contents.Record{Key: kv.key, Hash: hash, Bytes: int64(len(name) + len(value)),
+			Value: int64(len(kv.value)), APIVersion: apiVersion, Kind: kind, Leased: kv.leased, Gone: gone, Written: after,
+			Lives: lives})
 	}
 	return nil
 }
@@ -252,7 +289,7 @@ func (r *reading) count(name, value []byte) error {
 // toHash takes a record into what HashKV answers (hash.go of etcd's package mvcc, the same in 3.5, 3.6 and 3.7): of
 // what is left from before the compaction, only what still counts at the revision, as if it were compacted now, and no
 // tombstone of the compaction's own revision, which old releases do not keep.
-func (r *reading) toHash(name, key, value []byte) {
+func (r *reading) toHash(name []byte, hash uint64, value []byte) {
 	before := r.last <= r.compacted
 	gone := len(name) == tombstoneLength
 	if gone && r.last == r.compacted {
@@ -260,7 +297,7 @@ func (r *reading) toHash(name, key, value []byte) {
 	}
 	add(r.whole, name, value)
 	if before {
-		if _, superseded := r.later[maphash.Bytes(r.seed, key)]; superseded || gone {
+		if _, superseded := r.later[hash]; superseded || gone {
 			return
 		}
 	}
@@ -286,28 +323,84 @@ func revisionOf(name []byte) int64 { return int64(binary.BigEndian.Uint64(name))
 const (
 	fieldKey     protowire.Number = 1
 	fieldVersion protowire.Number = 4
+	fieldValue   protowire.Number = 5
+	fieldLease   protowire.Number = 6
 )
 
-// keyAndVersion reads two fields of a mvccpb.KeyValue without copying the value.
-func keyAndVersion(record []byte) (key []byte, version uint64, ok bool) {
-	for len(record) > 0 {
-		field, kind, n := protowire.ConsumeTag(record)
-		if n < 0 {
-			return nil, 0, false
-		}
-		record = record[n:]
-		switch {
-		case field == fieldKey && kind == protowire.BytesType:
-			key, n = protowire.ConsumeBytes(record)
-		case field == fieldVersion && kind == protowire.VarintType:
-			version, n = protowire.ConsumeVarint(record)
+// keyValue is what is read of a mvccpb.KeyValue, without copying it.
+type keyValue struct {
+	key, value []byte
+	version    uint64
+	leased     bool
+}
+
+func keyValueOf(record []byte) (kv keyValue, ok bool) {
+	ok = fields(record, func(field protowire.Number, value []byte, number uint64) {
+		switch field {
+		case fieldKey:
+			kv.key = value
+		case fieldVersion:
+			kv.version = number
+		case fieldValue:
+			kv.value = value
+		case fieldLease:
+			kv.leased = number != 0
 		default:
-			n = protowire.ConsumeFieldValue(field, kind, record)
+		}
+	})
+	return kv, ok
+}
+
+// kubernetes begins a value in which Kubernetes' API server has an object in protobuf; behind it comes a
+// runtime.Unknown, whose first field has apiVersion and kind (runtime/generated.proto of k8s.io/apimachinery).
+var kubernetes = []byte("k8s\x00")
+
+// kindOf is the kind of an object of Kubernetes; empty of another value, one in JSON among them, and one encrypted.
+func kindOf(value []byte) (apiVersion, kind []byte) {
+	object, is := bytes.CutPrefix(value, kubernetes)
+	if !is {
+		return nil, nil
+	}
+	field, _, n := protowire.ConsumeTag(object)
+	if n < 0 || field != 1 {
+		return nil, nil
+	}
+	meta, _ := protowire.ConsumeBytes(object[n:])
+	fields(meta, func(field protowire.Number, value []byte, _ uint64) {
+		switch field {
+		case 1:
+			apiVersion = value
+		case 2:
+			kind = value
+		default:
+		}
+	})
+	return apiVersion, kind
+}
+
+// fields tells each field of a message that is bytes or a number; false where it is no message.
+func fields(message []byte, tell func(field protowire.Number, value []byte, number uint64)) bool {
+	for len(message) > 0 {
+		field, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return false
+		}
+		message = message[n:]
+		var value []byte
+		var number uint64
+		switch kind {
+		case protowire.BytesType:
+			value, n = protowire.ConsumeBytes(message)
+		case protowire.VarintType:
+			number, n = protowire.ConsumeVarint(message)
+		default:
+			n = protowire.ConsumeFieldValue(field, kind, message)
 		}
 		if n < 0 {
-			return nil, 0, false
+			return false
 		}
-		record = record[n:]
+		message = message[n:]
+		tell(field, value, number)
 	}
-	return key, version, true
+	return true
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/quorate-dev/quorate/hooks/contents"
 )
 
 // sealed is a database as etcd sends it: with its hash at the end.
@@ -134,7 +136,9 @@ func FuzzExamine(f *testing.F) {
 		runtime.ReadMemStats(&before)
 		ended := make(chan error, 1)
 		go func() {
-			_, err := Examine(t.Context(), path)
+			account := contents.New()
+			_, err := Account(t.Context(), path, account)
+			account.Report(mostPrefixes)
 			ended <- err
 		}()
 		select {

@@ -83,14 +83,14 @@ func tellsOf(ctx context.Context, d *pages.Database, compacted int64) (bool, err
 // upTo calls f with the records up to a revision.
 func upTo(ctx context.Context, d *pages.Database, revision int64, f func(name, key, value []byte)) error {
 	err := d.From(ctx, keyBucket, nil, func(name, value []byte) error {
-		key, _, ok := keyAndVersion(value)
+		kv, ok := keyValueOf(value)
 		switch {
 		case !isRecord(name) || !ok:
 			return errUnknownRecord
 		case revisionOf(name) > revision:
 			return errEnough
 		}
-		f(name, key, value)
+		f(name, kv.key, value)
 		return nil
 	})
 	if errors.Is(err, errEnough) {

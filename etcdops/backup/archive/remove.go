@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // clear removes an artifact before another one takes its name. Who may only write goes on: what is written then
@@ -41,7 +43,7 @@ func (s *store) cleared(ctx context.Context, key string, cause error) error {
 
 // remove removes an artifact, the record first: without it the rest is not whole. What is not there is removed.
 func (s *store) remove(ctx context.Context, key string) error {
-	for _, name := range []string{key + recordSuffix, key} {
+	for _, name := range []string{key + recordSuffix, key + stores.ContentsSuffix, key} {
 		if err := s.bucket.Delete(ctx, name); err != nil && s.reason(err) != NotFound {
 			return s.changeFailure(ctx, name, err, s.about("removing", name))
 		}
@@ -55,7 +57,8 @@ func (s *store) removeRests(key string) error {
 		return nil
 	}
 	path := filepath.Join(s.dir, filepath.FromSlash(key))
-	for _, pattern := range []string{path + ".*.tmp", path + recordSuffix + ".*.tmp"} {
+	for _, pattern := range []string{path + ".*.tmp", path + recordSuffix + ".*.tmp",
+		path + stores.ContentsSuffix + ".*.tmp"} {
 		rests, err := filepath.Glob(pattern)
 		if err != nil {
 			return err

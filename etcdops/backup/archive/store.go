@@ -115,6 +115,9 @@ func (s *store) named(key string) string {
 	if strings.Contains(key, SegmentSuffix) || key == "" {
 		return "the stream of changes " + s.url.Words()
 	}
+	if strings.HasSuffix(key, stores.ContentsSuffix) {
+		return "what is told of the contents of the snapshot " + s.url.Words()
+	}
 	if strings.HasSuffix(key, recordSuffix) {
 		return "the record of the snapshot " + s.url.Words()
 	}

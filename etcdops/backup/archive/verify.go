@@ -15,6 +15,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/lone"
+	"github.com/quorate-dev/quorate/hooks/contents"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -46,8 +47,8 @@ func (o Order) verify(ctx context.Context, store *store, all []member, back age.
 	if err != nil {
 		return err
 	}
-	debug.FreeOSMemory() // the programs that are run next share our limit
-	holds, err := o.tried(ctx, file, scratch, report)
+	account := contents.New()
+	holds, err := o.tried(ctx, file, scratch, report, account)
 	if err != nil {
 		return o.proven(ctx, file, found.SHA256, err)
 	}
@@ -64,14 +65,16 @@ func (o Order) verify(ctx context.Context, store *store, all []member, back age.
 	report.AuthRevision = holds.AuthRevision
 	report.Keys = max(holds.Keys, 0)
 	report.Hash = holds.Hash
+	o.tellContents(ctx, store, account, holds, report)
 	return nil
 }
 
 // tried restores a snapshot on trial and starts etcd on it, and says what it holds. The report is that of what is
 // stored.
-func (o Order) tried(ctx context.Context, file, scratch string, report *stores.Snapshot) (*Contents, error) {
+func (o Order) tried(ctx context.Context, file, scratch string, report *stores.Snapshot,
+	account *contents.Account) (*Contents, error) {
 	done := o.stopwatch()
-	fetched, err := Examine(ctx, file)
+	fetched, err := Account(ctx, file, account)
 	if err == nil && fetched.Free.Lost > 0 {
 		err = failure(Damaged, nil, "%d pages are neither in use nor in the list of free pages", fetched.Free.Lost)
 	}
@@ -82,6 +85,8 @@ func (o Order) tried(ctx context.Context, file, scratch string, report *stores.S
 		return nil, err
 	}
 	done("examined")
+	account.Settle()
+	debug.FreeOSMemory() // the programs that are run next share our limit
 	dir := filepath.Join(scratch, "restored")
 	if err := o.restore(ctx, file, dir, fetched); err != nil {
 		return nil, err

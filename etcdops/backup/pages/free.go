@@ -124,3 +124,6 @@ func (f *Free) Write(path string) error {
 	}
 	return errors.Join(err, file.Close())
 }
+
+// Used is how many bytes the pages have that are not free.
+func (f *Free) Used() int64 { return (int64(f.end) - int64(len(f.ids))) * int64(f.pageSize) }

@@ -182,12 +182,19 @@ func compressionOf(word string) (v1beta1.Compression, error) {
 	return "", command.Errorf("--compression must be zstd or none")
 }
 
-// reportOf is a report as a termination message. Of an error that is too long for it, the end is left out.
+// reportOf is a report as a termination message. Of prefixes that are too many for it, and of an error that is too
+// long, the end is left out.
 func reportOf(report stores.Snapshot) string {
 	for {
 		text, err := json.Marshal(report)
 		if err != nil {
 			return ""
+		}
+		if c := report.Contents; len(text) > reportLimit && c != nil && len(c.Prefixes) > 0 {
+			shorter := *c
+			shorter.Prefixes = c.Prefixes[:len(c.Prefixes)-1]
+			report.Contents = &shorter
+			continue
 		}
 		if len(text) <= reportLimit || report.Error == "" {
 			return string(text)
@@ -202,10 +209,13 @@ func Inspect(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var place archive.Place
 	var key string
 	var tail stream.Asked
+	var contents bool
 	flags := flag.NewFlagSet("quorate-snapshot inspect", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	storeFlags(flags, &place, &key)
 	lookFlags(flags, &tail)
+	flags.BoolVar(&contents, "contents", false, "say what fills the database, by prefix, as it is stored beside the "+
+		"artifact")
 	err := command.Parse(flags, args)
 	if err == nil && (place.URL == "" || (key == "") == (tail.Prefix == "")) {
 		err = command.Errorf("--store-url and one of --key and --tail are required")
@@ -217,6 +227,9 @@ func Inspect(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		tail.Place = place
 		return lookAtTail(ctx, tail, stdout, stderr)
 	}
+	if err == nil && contents {
+		return inspectContents(ctx, place, key, tail.IdentityFile, stdout, stderr)
+	}
 	var report stores.Snapshot
 	if err == nil {
 		report, err = archive.Look(ctx, place, key)
@@ -227,6 +240,17 @@ func Inspect(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	text := reportOf(report)
 	command.TerminationMessage(text)
 	fmt.Fprintln(stdout, text)
+	return exitCode(err, stderr)
+}
+
+// inspectContents is what inspect does with --contents. It is for people, and no report.
+func inspectContents(ctx context.Context, place archive.Place, key, identity string, stdout, stderr io.Writer) int {
+	c, err := archive.ContentsOf(ctx, place, key, identity)
+	if err == nil {
+		encoder := json.NewEncoder(stdout)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(c)
+	}
 	return exitCode(err, stderr)
 }
 

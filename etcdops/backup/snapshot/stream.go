@@ -140,7 +140,8 @@ func lookFlags(flags *flag.FlagSet, asked *stream.Asked) {
 		})
 	flags.StringVar(&asked.KeysFile, "stream-keys", "", keysUsage)
 	flags.StringVar(&asked.IdentityFile, "identity", "",
-		"`file` with age identities; without them, times of what is encrypted are by the clock of the store")
+		"`file` with age identities; for --contents, and without them times of what is encrypted are by the clock of the "+
+			"store")
 }
 
 // lookAtTail is what look does with --tail.

@@ -526,9 +526,85 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	VerificationTime metav1.Time `json:"verificationTime,omitzero"`
 
+	// Contents is what fills the database, counted while it was verified. A file beside the artifact with its name and
+	// .contents has more prefixes; of an artifact that is encrypted, it alone has any.
+	// +optional
+	Contents *SnapshotContents `json:"contents,omitempty"`
+
 	// UsedBy are the EtcdClusters of the namespace that restore it or are about to. While there are any, what is
 	// stored is not deleted.
 	// +optional
 	// +listType=set
 	UsedBy []string `json:"usedBy,omitempty"`
+}
+
+// SnapshotContents is what fills a database.
+type SnapshotContents struct {
+	// InUse is how many bytes of the database are in use.
+	// +optional
+	InUse int64 `json:"inUse,omitempty"`
+
+	// Leases there are.
+	// +optional
+	Leases int64 `json:"leases,omitempty"`
+
+	// LeasedKeys are those that go with a lease.
+	// +optional
+	LeasedKeys int64 `json:"leasedKeys,omitempty"`
+
+	// Estimated: so many keys have changed since the last compaction that liveBytes are by the mean size of revisions,
+	// and mostRevisions may be too few.
+	// +optional
+	Estimated bool `json:"estimated,omitempty"`
+
+	// Total of all keys.
+	Total PrefixContents `json:"total"`
+
+	// Prefixes are the heaviest at every depth, each with all that is below it.
+	// +optional
+	// +listType=atomic
+	Prefixes []PrefixContents `json:"prefixes,omitempty"`
+}
+
+// PrefixContents is what the keys with a prefix hold. All are 0 where they are not known.
+type PrefixContents struct {
+	// Prefix of the keys, up to one of their slashes; empty for all keys.
+	// +optional
+	Prefix string `json:"prefix,omitempty"`
+
+	// Kind of Kubernetes' objects in the values, with its apiVersion, where all have the same.
+	// +optional
+	Kind string `json:"kind,omitempty"`
+
+	// Keys that there are.
+	// +optional
+	Keys int64 `json:"keys,omitempty"`
+
+	// LiveBytes are those of the keys with their values, as etcd stores them.
+	// +optional
+	LiveBytes int64 `json:"liveBytes,omitempty"`
+
+	// Revisions of keys that are kept, deletions among them.
+	// +optional
+	Revisions int64 `json:"revisions,omitempty"`
+
+	// Bytes are those of all these revisions.
+	// +optional
+	Bytes int64 `json:"bytes,omitempty"`
+
+	// Writes are the revisions since the last compaction.
+	// +optional
+	Writes int64 `json:"writes,omitempty"`
+
+	// MostRevisions are how many are kept of one key at most.
+	// +optional
+	MostRevisions int64 `json:"mostRevisions,omitempty"`
+
+	// LargestValue that is kept, in bytes.
+	// +optional
+	LargestValue int64 `json:"largestValue,omitempty"`
+
+	// Partial: there are so many prefixes that some of it was counted for the prefix above alone.
+	// +optional
+	Partial bool `json:"partial,omitempty"`
 }

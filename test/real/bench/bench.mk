@@ -2,13 +2,16 @@
 
 ETCD_TAGS := -tags $(TAGS),releases
 
-.PHONY: bench bench-snapshots bench-streams bench-operators bench-scale bench-fleet records timings
+.PHONY: bench bench-snapshots bench-contents bench-streams bench-operators bench-scale bench-fleet records timings
 bench: install # what a decision, a call and a cluster cost, as a table (docs/evidence/performance.md)
 	@$(IN_LAB) test/real/bench/bench.sh
 
 bench-snapshots: build etcd-binaries # what a snapshot costs beside etcdctl's: 64 MiB and 1 GiB of data
 	@for mib in 64 1024; do go test $(ETCD_TAGS) ./test/real/bench -count=1 -timeout 30m -run TestSnapshots -v -snapshot.mib $$mib \
 	  -snapshot.quorate $(CURDIR)/bin/quorate-snapshot | grep '^|'; done
+
+bench-contents: etcd-binaries # what it costs to count what fills a database of 1 GiB, beside its trial restore
+	@go test $(ETCD_TAGS) ./test/real/bench -count=1 -timeout 30m -run TestContents -v -contents.mib 1024
 
 bench-streams: build etcd-binaries # what a stream of 1,000,000 changes costs, its restore, and mirrors beside etcdctl's
 	@go test $(ETCD_TAGS) ./test/real/bench -count=1 -timeout 60m -run 'TestStreamAndRestore|TestMirrors' -v -stream.changes 1000000 -mirror.keys 200000 \

@@ -101,6 +101,8 @@ func TestSnapshot(t *testing.T) {
 			assert.Equal(t, max(compacted, 0), report.CompactRevision)
 			assert.Equal(t, keys, report.Keys)
 			assert.Equal(t, hash, report.Hash)
+			assert.Equal(t, keys, report.Contents.Total.Keys)
+			assert.Empty(t, report.Contents.Prefixes, "names of keys are for those who can decrypt it")
 		}
 		left, err := os.ReadDir(o.Scratch)
 		require.NoError(t, err)
@@ -108,6 +110,12 @@ func TestSnapshot(t *testing.T) {
 
 		identities := filepath.Join(t.TempDir(), "identity")
 		require.NoError(t, os.WriteFile(identities, []byte(identity.String()+"\n"), 0o600))
+		holds, err := archive.ContentsOf(t.Context(), o.Place, o.Key, identities)
+		require.NoError(t, err)
+		assert.Positive(t, holds.Total.Revisions)
+		assert.Positive(t, holds.InUse)
+		_, err = archive.ContentsOf(t.Context(), o.Place, o.Key, "")
+		assert.Equal(t, archive.WrongKey, archive.ReasonOf(err))
 		fetched := filepath.Join(t.TempDir(), "fetched.db")
 		record, err := archive.Fetch(context.Background(), archive.Source{URL: "file:///backups/demo.db.zst.age",
 			StoreDir: dir, IdentityFile: identities}, fetched)

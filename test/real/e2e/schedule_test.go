@@ -24,6 +24,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record/recordtest"
 	"github.com/quorate-dev/quorate/hooks/snapshot"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // schedule as it is, and its snapshots with the oldest first.
@@ -107,7 +108,7 @@ func TestSchedule(t *testing.T) {
 	third := ended(v1beta1.SnapshotSucceeded)
 	var left []string
 	for _, s := range []*v1beta1.EtcdSnapshot{&second, &third} {
-		left = append(left, snapshot.Key(s), snapshot.Key(s)+".json")
+		left = append(left, snapshot.Key(s), snapshot.Key(s)+stores.ContentsSuffix, snapshot.Key(s)+".json")
 	}
 	eventually(t, "the first is gone, and what was stored of it", func() string {
 		_, all := c.schedule("often")

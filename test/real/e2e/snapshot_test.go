@@ -113,7 +113,11 @@ func (bucket *s3) stored(c *cluster) []string {
 func (bucket *s3) whole(c *cluster, s *v1beta1.EtcdSnapshot) []byte {
 	c.t.Helper()
 	key := snapshot.Key(s)
-	require.Equal(c.t, []string{key, key + ".json"}, bucket.stored(c))
+	all := []string{key, key + stores.ContentsSuffix, key + ".json"}
+	if s.Status.VerificationTime.IsZero() {
+		all = []string{key, key + ".json"}
+	}
+	require.Equal(c.t, all, bucket.stored(c))
 	object, err := os.ReadFile(bucket.path(c, key))
 	require.NoError(c.t, err)
 	raw, err := os.ReadFile(bucket.path(c, key+".json"))
@@ -145,9 +149,28 @@ func (c *cluster) isStoredOnAClaim() {
 		assert.NotEqual(c.t, leader, s.Status.Member, "the leader has enough to do")
 	}
 	key := "etcd/" + snapshot.Key(s)
-	assert.Equal(c.t, []string{key, key + ".json"}, c.onClaim("backups"))
+	assert.Equal(c.t, []string{key, key + stores.ContentsSuffix, key + ".json"}, c.onClaim("backups"))
+	c.tellsWhoFillsIt(s)
 	c.discards("first")
 	assert.Empty(c.t, c.onClaim("backups"))
+}
+
+// tellsWhoFillsIt: kubectl quorate top names the heaviest prefix of a verified snapshot, and asks a member.
+func (c *cluster) tellsWhoFillsIt(first *v1beta1.EtcdSnapshot) {
+	client := c.client()
+	for i := range 200 {
+		require.NoError(c.t, putting(c.t, client, fmt.Sprintf("heavy/weight/%d", i), strings.Repeat("x", 10_000)))
+	}
+	c.asksFor("second", "deletionPolicy: Delete, store: {claim: {name: backups, path: etcd}}")
+	s := c.ends("second", v1beta1.SnapshotSucceeded)
+	require.NotNil(c.t, s.Status.Contents)
+	assert.Equal(c.t, s.Status.Keys, s.Status.Contents.Total.Keys)
+	assert.Greater(c.t, s.Status.Contents.InUse, first.Status.Contents.InUse)
+	does := c.doing()
+	assert.Contains(c.t, lineWith(does("top", name, "--depth=2"), "heavy/weight/"), " 200 ")
+	assert.NotContains(c.t, does("top", name, "--snapshot=first", "-o", "json"), "heavy/weight/")
+	assert.Contains(c.t, lineWith(does("top", name, "--live", "--for=10s", "--depth=2"), "heavy/weight/"), " 200 ")
+	c.discards("second")
 }
 
 // TestSnapshots: what becomes of snapshots in a bucket, told on one cluster of one member.

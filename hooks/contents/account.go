@@ -1,0 +1,226 @@
+// Package contents counts what fills a database of etcd, by prefix.
+package contents
+
+import (
+	"bytes"
+	"slices"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
+)
+
+// Bounds of an account. A prefix ends at one of the first slashes of a key, never at its end, so that no whole key is
+// told; a longer part of one, or one that can't be printed, is no prefix either.
+const (
+	deepest     = 5
+	longestPart = 64
+	mostNodes   = 1 << 14
+	fewOf       = 16
+	// mostHeld is how many keys are held in mind that were changed since the last compaction: some 50 MiB.
+	mostHeld = 1 << 20
+)
+
+// Record is one revision of a key.
+type Record struct {
+	Key []byte
+	// Hash of the key: two keys of a database have different ones.
+	Hash uint64
+	// Bytes that it takes, and those of its Value.
+	Bytes, Value int64
+	// APIVersion and Kind of the object of Kubernetes in it; empty for none.
+	APIVersion, Kind []byte
+	// Leased: it goes with a lease. Gone: the key was deleted. Written: it is from after the last compaction.
+	Leased, Gone, Written bool
+	// Lives is by how much it changes the number of keys, where the record alone tells.
+	Lives int64
+}
+
+// Account counts revisions in the order in which they were made. What it holds in mind does not grow with a database:
+// light prefixes are counted for the one above alone when there are too many.
+type Account struct {
+	// Midway: a compaction was not finished, so that any key may have several revisions, and Lives is not known.
+	Midway bool
+
+	all        *node
+	nodes      map[string]*node
+	held       map[uint64]held
+	lost       bool
+	leased     int64
+	most, keep int // mostNodes and mostHeld, but in tests
+}
+
+// held is the last revision of a key that may have several.
+type held struct {
+	bytes, revisions uint32
+	leased           bool
+}
+
+// node is a prefix.
+type node struct {
+	v1beta1.PrefixContents
+
+	above           *node
+	below           int
+	lives           int64
+	apiVersion      string
+	valued, mixed   bool
+	pruned, spoiled bool
+	refused         int
+}
+
+// New is an account of nothing.
+func New() *Account {
+	return &Account{all: &node{}, nodes: map[string]*node{}, held: map[uint64]held{}, most: mostNodes, keep: mostHeld}
+}
+
+// Changes says, before any record is counted, that a key has a record from after the last compaction.
+func (a *Account) Changes(hash uint64) {
+	if _, known := a.held[hash]; known || len(a.held) < a.keep {
+		a.held[hash] = held{}
+	}
+}
+
+// Add counts a record.
+func (a *Account) Add(r Record) {
+	was, known := a.held[r.Hash]
+	is := held{revisions: was.revisions + 1}
+	if !r.Gone {
+		is.bytes = uint32(r.Bytes)
+		is.leased = r.Leased
+	}
+	switch {
+	case known, (r.Written || a.Midway) && len(a.held) < a.keep:
+		a.held[r.Hash] = is
+	case r.Written || a.Midway:
+		a.lost = true
+	}
+	a.leased += one(is.leased) - one(was.leased)
+	change := v1beta1.PrefixContents{Keys: one(is.bytes > 0) - one(was.bytes > 0), Bytes: r.Bytes, Revisions: 1,
+		LiveBytes: int64(is.bytes) - int64(was.bytes), Writes: one(r.Written), MostRevisions: int64(is.revisions),
+		LargestValue: r.Value}
+	for n := a.at(r.Key); n != nil; n = n.above {
+		n.add(&change)
+		n.lives += r.Lives
+		if !r.Gone {
+			n.holds(r.APIVersion, r.Kind)
+		}
+	}
+}
+
+// Count adds what is known of a key without its records.
+func (a *Account) Count(key []byte, of v1beta1.PrefixContents) {
+	for n := a.at(key); n != nil; n = n.above {
+		n.add(&of)
+	}
+}
+
+// Settle lets go of what is not needed once all is counted.
+func (a *Account) Settle() { a.held = nil }
+
+func one(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func (n *node) add(change *v1beta1.PrefixContents) {
+	n.Keys += change.Keys
+	n.LiveBytes += change.LiveBytes
+	n.Bytes += change.Bytes
+	n.Revisions += change.Revisions
+	n.Writes += change.Writes
+	n.MostRevisions = max(n.MostRevisions, change.MostRevisions)
+	n.LargestValue = max(n.LargestValue, change.LargestValue)
+}
+
+// holds notes what a value is; with two kinds a prefix has none.
+func (n *node) holds(apiVersion, kind []byte) {
+	switch {
+	case n.mixed:
+	case !n.valued:
+		n.valued = true
+		n.apiVersion = string(apiVersion)
+		n.Kind = string(kind)
+	case string(apiVersion) != n.apiVersion, string(kind) != n.Kind:
+		n.mixed = true
+	}
+}
+
+// at is the deepest prefix of a key.
+func (a *Account) at(key []byte) *node {
+	n := a.all
+	end := 0
+	for range deepest {
+		from := end
+		if from == 0 && len(key) > 0 && key[0] == '/' {
+			from = 1
+		}
+		length := bytes.IndexByte(key[from:], '/')
+		if length < 0 || length > longestPart {
+			break
+		}
+		end = from + length + 1
+		next := a.nodes[string(key[:end])]
+		if next == nil {
+			if !n.takes() || !printed(key[from:end]) {
+				break
+			}
+			next = a.grow(n, string(key[:end]))
+		}
+		n = next
+	}
+	return n
+}
+
+// takes reports whether a node gets another one below. One from which some were taken gets few: what is heavy comes
+// again, and each that is light costs a place.
+func (n *node) takes() bool {
+	if n.pruned {
+		n.refused++
+	}
+	return n.refused%fewOf == 0
+}
+
+func printed(part []byte) bool {
+	return utf8.Valid(part) && !bytes.ContainsFunc(part, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// grow makes a node below one.
+func (a *Account) grow(above *node, prefix string) *node {
+	n := &node{above: above, PrefixContents: v1beta1.PrefixContents{Prefix: prefix}}
+	above.below++
+	if len(a.nodes) >= a.most {
+		a.prune()
+	}
+	// What was counted of it before, if anything, is in the one above alone.
+	n.spoiled = above.pruned || above.spoiled
+	a.nodes[prefix] = n
+	return n
+}
+
+// prune forgets the lighter half of the prefixes with none below. One that a new one is made for stays.
+func (a *Account) prune() {
+	var weights []int64
+	for _, n := range a.nodes {
+		if n.below == 0 {
+			weights = append(weights, n.heft())
+		}
+	}
+	slices.Sort(weights)
+	light := weights[len(weights)/2]
+	var gone []*node
+	for _, n := range a.nodes {
+		if n.below == 0 && n.heft() <= light {
+			gone = append(gone, n)
+		}
+	}
+	for _, n := range gone {
+		delete(a.nodes, n.Prefix)
+		n.above.below--
+		n.above.pruned = true
+	}
+}
+
+func (n *node) heft() int64 { return n.Bytes + n.Keys + n.Writes }
