@@ -16,7 +16,9 @@ func (f *Facts) Outdated(m *Member) (string, bool) {
 		return "it waits for data that the member never had", true
 	case PodStart(m.Pod) != objects.StartResume && m.Started() && Crashing(m.Pod):
 		return "it crashes, and would bootstrap the member a second time", true
-	case PodStart(m.Pod) == objects.StartJoin && !m.Started() &&
+	case WaitsToJoin(m.Pod) && (!m.Learner || m.Started()):
+		return "it waits until the member is a learner, and that was added otherwise", true
+	case PodStart(m.Pod) == objects.StartJoin && !m.Started() && !WaitsToJoin(m.Pod) &&
 		m.Pod.Annotations[objects.AnnotationInitialCluster] != f.JoinCluster(m):
 		return "the membership changed before it started", true
 	case f.HasOutdatedTemplate(m):

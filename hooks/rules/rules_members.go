@@ -410,7 +410,7 @@ func grow(f *facts.Facts) *decision.Plan {
 	if len(voters) >= f.Wanted() {
 		return nil
 	}
-	name := objects.MemberName(f.Cluster.Name, f.NextOrdinal())
+	name := f.NextMember()
 	why := fmt.Sprintf("growing from %d to %s", len(voters), objects.Count(f.Wanted(), "voter"))
 	if replaced, reason := f.VoterToSucceed(); replaced != nil && f.Wanted() > f.Replicas {
 		why += fmt.Sprintf(", because %s must be replaced: %s", replaced.PodName, reason)

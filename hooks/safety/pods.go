@@ -41,8 +41,10 @@ func checkPods(j *judgement) {
 			"the pod of %s goes, where another member answers", m.PodName)
 	}
 	for _, pod := range j.d.Children.Pods {
-		if j.o.Children.Pods[pod.Name] == nil {
+		if old := j.o.Children.Pods[pod.Name]; old == nil {
 			newPod(j, pod)
+		} else if facts.WaitsToJoin(old) && !facts.WaitsToJoin(pod) {
+			letGo(j, pod)
 		}
 	}
 	broughtBack(j)
@@ -63,7 +65,7 @@ func broughtBack(j *judgement) {
 	}
 	for _, name := range j.f.Names {
 		had := j.o.Children.Pods[name] != nil
-		can := j.f.StorageUsable(name) && !j.f.Fenced(name) && j.f.OwnersAgree()
+		can := j.f.StorageUsable(name) && !j.f.Fenced(name) && j.f.OwnersAgree() && !j.f.ToBeAdded(name)
 		j.require(had || podIn(j, name) != nil || !can, "S11", "blind, and the pod %s does not come back", name)
 	}
 }
@@ -113,6 +115,7 @@ func podsThatGo(j *judgement) []string {
 		}
 		idle := !j.f.Memory() && j.f.Epoch != nil && !j.f.Epoch.HadQuorum() && facts.WaitsForSeed(pod)
 		j.require(j.f.Etcd != nil || idle, "S11", "the pod %s goes while blind", name)
+		j.require(!j.f.ToBeAdded(name) || j.f.Dropped(name), "S2", "the pod %s goes, in which a member may start", name)
 		m := j.f.Find(name)
 		if m != nil {
 			podGoes(j, m)
@@ -280,13 +283,25 @@ func newPod(j *judgement, pod *corev1.Pod) {
 		j.require(gate || recorded, "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
 		j.require(m == nil || !m.Started(), "S10", "a new pod %s may begin empty, but the member has run", pod.Name)
 	case objects.StartJoin:
-		j.require(m != nil && m.Learner && !m.Started(), "S10", "a new pod %s joins, but is no new learner", pod.Name)
+		waits := facts.WaitsToJoin(pod) && !objects.MayBegin(pod) && j.f.ToBeAdded(pod.Name)
+		j.require(waits || m != nil && m.Learner && !m.Started(), "S10", "a new pod %s joins, but is no new learner",
+			pod.Name)
 		j.require(gate || recorded, "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
 	case objects.StartResume:
 		j.require(!j.f.Memory(), "S10", "a new memory pod %s can't have data to resume", pod.Name)
 	default:
 		j.require(false, "S10", "a new pod %s does not say how it starts", pod.Name)
 	}
+}
+
+// letGo: a pod that was made before its member was added gets to its etcd once that is a learner whose number is
+// recorded as used, and on the recorded claims.
+func letGo(j *judgement, pod *corev1.Pod) {
+	m := j.f.Find(pod.Name)
+	j.require(m != nil && m.Learner && !m.Started(), "S4", "the pod %s may start, and is no new learner's", pod.Name)
+	j.require(j.f.OrdinalReserved(pod.Name), "S9", "the pod %s may start before its number is recorded", pod.Name)
+	usable, recorded := claimsInOrder(j, pod)
+	j.require(usable && recorded, "S10", "the pod %s may start, and not on this claim", pod.Name)
 }
 
 // newPodOnNode: a pod that may begin empty is on the node that the record names, and any other where it may find its
