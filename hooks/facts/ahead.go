@@ -47,7 +47,7 @@ func (f *Facts) Missing() int {
 	chosen := f.Chosen()
 	goes := func(m *Member) bool {
 		_, lost := f.DataLost(m)
-		return lost && !m.Serving() || m == chosen && f.Epoch.Choice.Removes
+		return lost && !m.Serving() || m == chosen && f.Epoch.Choice.Removes && f.Epoch.Choice.Withdrawn.IsZero()
 	}
 	stay := objects.Filter(f.ReplicaVoters(), func(m *Member) bool { return !goes(m) })
 	missing := f.Wanted() - len(stay)

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	rec "github.com/quorate-dev/quorate/hooks/record"
@@ -137,6 +138,9 @@ func (j *judge) pod(c *v1beta1.EtcdCluster, n int, p *pod) *corev1.Pod {
 	if p.gated {
 		o.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "gate"}}
 	}
+	if p.waits {
+		o.Spec.Volumes = []corev1.Volume{{Name: facts.VolumeGate}, objects.ClaimVolume(facts.VolumeData, name(n))}
+	}
 	if p.bound {
 		o.Spec.NodeName, o.Status.PodIP = "node", "10.0.0.1"
 	}
@@ -175,6 +179,9 @@ func (j *judge) recordObject(c *v1beta1.EtcdCluster, r *record) *corev1.ConfigMa
 	starts := map[string]types.UID{}
 	for n := range r.started().All {
 		starts[name(n)] = j.ground(n, r.startsOn[n])
+	}
+	for n := range r.dropped.All {
+		starts[name(n)] = facts.NothingStarts
 	}
 	var says rec.Record
 	says.Source = rec.SourceEmpty
