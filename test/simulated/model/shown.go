@@ -140,6 +140,7 @@ func (j *judge) pod(c *v1beta1.EtcdCluster, n int, p *pod) *corev1.Pod {
 	}
 	if p.waits {
 		o.Spec.Volumes = []corev1.Volume{{Name: facts.VolumeGate}, objects.ClaimVolume(facts.VolumeData, name(n))}
+		o.Spec.InitContainers = []corev1.Container{{Name: objects.ContainerPrepare, Env: ofFirstEpoch}}
 	}
 	if p.bound {
 		o.Spec.NodeName, o.Status.PodIP = "node", "10.0.0.1"
@@ -160,6 +161,11 @@ func (j *judge) pod(c *v1beta1.EtcdCluster, n int, p *pod) *corev1.Pod {
 	}
 	return o
 }
+
+// ofFirstEpoch is how a pod names its epoch's record.
+var ofFirstEpoch = []corev1.EnvVar{{Name: facts.EnvEpoch, ValueFrom: &corev1.EnvVarSource{
+	ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: objects.EpochName(clusterName, 1)}}}}}
 
 // stages are those of a pod of which more than nothing is reported.
 var stages = [...]kubelet.Stage{runs: kubelet.Running, crashes: kubelet.Crashing, refused: kubelet.Refused,
