@@ -230,7 +230,7 @@ func TestHowOftenAClusterThatCannotStartIsAskedAbout(t *testing.T) {
 			o.Etcd, o.Health = nil, map[string]observation.Health{"http://old-0:2379": unreachable}
 		}),
 		"a learner can't start": with(serve(3), func(o *observation.Observation) {
-			o.Cluster.Spec.Replicas = new(int32(5))
+			o.Cluster.Spec.Replicas = new(int32(4))
 			nextMember(4)(o)
 			addMember(o, 3, true)
 			o.Children.Pods["demo-3"].Status = corev1.PodStatus{Phase: corev1.PodPending}
