@@ -378,7 +378,7 @@ func (f *Facts) StartOf(m *Member) string {
 		return objects.StartResume
 	case m.Learner:
 		return objects.StartJoin
-	case f.MayBegin(m.PodName):
+	case f.Epoch.Initial[m.PodName] != "" && f.MayBegin(m.PodName):
 		return objects.StartBootstrap
 	default:
 		return objects.StartResume
