@@ -41,12 +41,11 @@ func checkPods(j *judgement) {
 			"the pod of %s goes, where another member answers", m.PodName)
 	}
 	for _, pod := range j.d.Children.Pods {
-		if old := j.o.Children.Pods[pod.Name]; old == nil {
+		if j.o.Children.Pods[pod.Name] == nil {
 			newPod(j, pod)
-		} else if facts.WaitsToJoin(old) && !facts.WaitsToJoin(pod) {
-			letGo(j, pod)
 		}
 	}
+	letGo(j)
 	broughtBack(j)
 	led(j)
 	ledAway(j)
@@ -283,9 +282,7 @@ func newPod(j *judgement, pod *corev1.Pod) {
 		j.require(gate || recorded, "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
 		j.require(m == nil || !m.Started(), "S10", "a new pod %s may begin empty, but the member has run", pod.Name)
 	case objects.StartJoin:
-		waits := facts.WaitsToJoin(pod) && !objects.MayBegin(pod) && j.f.ToBeAdded(pod.Name)
-		j.require(waits || m != nil && m.Learner && !m.Started(), "S10", "a new pod %s joins, but is no new learner",
-			pod.Name)
+		j.require(waitsToJoin(j, pod) || newLearner(m), "S10", "a new pod %s joins, but is no new learner", pod.Name)
 		j.require(gate || recorded, "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
 	case objects.StartResume:
 		j.require(!j.f.Memory(), "S10", "a new memory pod %s can't have data to resume", pod.Name)
@@ -294,14 +291,27 @@ func newPod(j *judgement, pod *corev1.Pod) {
 	}
 }
 
+// newLearner reports whether the member is a learner that has never started.
+func newLearner(m *facts.Member) bool { return m != nil && m.Learner && !m.Started() }
+
+// waitsToJoin reports whether the pod's etcd can't start before its member is added.
+func waitsToJoin(j *judgement, pod *corev1.Pod) bool {
+	return facts.WaitsToJoin(pod) && !objects.MayBegin(pod) && j.f.ToBeAdded(pod.Name)
+}
+
 // letGo: a pod that was made before its member was added gets to its etcd once that is a learner whose number is
 // recorded as used, and on the recorded claims.
-func letGo(j *judgement, pod *corev1.Pod) {
-	m := j.f.Find(pod.Name)
-	j.require(m != nil && m.Learner && !m.Started(), "S4", "the pod %s may start, and is no new learner's", pod.Name)
-	j.require(j.f.OrdinalReserved(pod.Name), "S9", "the pod %s may start before its number is recorded", pod.Name)
-	usable, recorded := claimsInOrder(j, pod)
-	j.require(usable && recorded, "S10", "the pod %s may start, and not on this claim", pod.Name)
+func letGo(j *judgement) {
+	for _, pod := range j.d.Children.Pods {
+		old := j.o.Children.Pods[pod.Name]
+		if old == nil || !facts.WaitsToJoin(old) || facts.WaitsToJoin(pod) {
+			continue
+		}
+		j.require(newLearner(j.f.Find(pod.Name)), "S4", "the pod %s may start, and is no new learner's", pod.Name)
+		j.require(j.f.OrdinalReserved(pod.Name), "S9", "the pod %s may start before its number is recorded", pod.Name)
+		usable, recorded := claimsInOrder(j, pod)
+		j.require(usable && recorded, "S10", "the pod %s may start, and not on this claim", pod.Name)
+	}
 }
 
 // newPodOnNode: a pod that may begin empty is on the node that the record names, and any other where it may find its

@@ -62,14 +62,17 @@ func startsOn(j *judgement, old, now *facts.Epoch) {
 	}
 	for name, uid := range now.StartsOn {
 		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, name)
-		m := j.f.Find(member)
-		if old.StartsOn[name] != "" && old.StartsOn[name] != facts.NothingStarts || !old.Provisioned() {
+		if old.StartsOn[name] == uid || uid == facts.NothingStarts || !old.Provisioned() {
 			continue
 		}
-		joins := m != nil && m.Learner && !m.Started() || j.f.ToBeAdded(member)
-		j.require(uid == old.StartsOn[name] || joins && old.StartsOn[member] == "", "S10",
-			"%s may start empty, but is no new learner", name)
+		joins := newLearner(j.f.Find(member)) || j.f.ToBeAdded(member)
+		j.require(joins && old.StartsOn[member] == "", "S10", "%s may start empty, but is no new learner", name)
 	}
+	passed(j, now)
+}
+
+// passed: where the mark passes a number that was never added, nothing starts from then on.
+func passed(j *judgement, now *facts.Epoch) {
 	for _, name := range j.f.Names {
 		n, _ := objects.Ordinal(j.o.Cluster.Name, name)
 		j.require(!j.f.ToBeAdded(name) || n >= now.NextOrdinal || now.StartsOn[name] == facts.NothingStarts, "S7",
