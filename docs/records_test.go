@@ -12,8 +12,8 @@ import (
 
 // figuresOf has, for each command of docs/evidence/records.md, what of the tree its figures are of.
 var figuresOf = map[string][]string{
-	"make bench":       {"hooks", "server", "etcdops", "main.go", "serve.go", "memory.go"},
-	"make bench-scale": {"hooks", "server", "etcdops", "main.go", "serve.go", "memory.go"},
+	"make bench":                             {"hooks", "server", "etcdops", "main.go", "serve.go", "memory.go"},
+	"make bench-scale":                       {"hooks", "server", "etcdops", "main.go", "serve.go", "memory.go"},
 	"go test ./test/real/bench -run Tenants": {"hooks", "server", "etcdops", "main.go", "serve.go", "memory.go"},
 	"make bench-snapshots":                   {"etcdops/backup/snapshot", "etcdops/backup/archive", "etcdops/backup/pages"},
 	"test/real/bench/restore.sh":             {"etcdops/backup/seed", "etcdops/backup/rescue", "etcdops/backup/pages"},
