@@ -310,7 +310,7 @@ func TestPage(t *testing.T) {
 	get[int](b, "document.activeElement.blur(), scrollTo(0, 0), 0")
 	b.picture("loss")
 	b.do(chromedp.Click("#explain"))
-	b.until("document.querySelector('#explanation').textContent.includes('its status:')")
+	b.until("document.querySelector('#explanation').textContent.includes('STATUS')")
 	assert.Contains(t, get[string](b, "document.querySelector('#explained').textContent"),
 		"kubectl quorate history demo --at=")
 	b.fits()
