@@ -177,7 +177,7 @@ var shown = []string{
 	"`grow_while_down`, `TestMembers/ScaleUpAndDown`",
 	"`claim_deleted_twice`, `lagging`, `TestDisruptions/DrainNodesOneAfterTheOther`",
 	"`lost_beside_a_learner`, `TestGrowAndShrink`",
-	"`grow`, `TestStepsInEtcd`, `TestGrowAndShrink`",
+	"`grow`, `ahead_added_by_hand`, `TestStepsInEtcd`, `TestGrowAndShrink`",
 	"`learner_dead`, `TestADeadLearner`",
 	"`shrink`, `TestMembers/ScaleUpAndDown`",
 	"`quarantine_edited`, `TestTheClaimOfWhoIsGivenUp`, `TestMembers/ScaleUpAndDown`",

@@ -57,7 +57,7 @@
 //	S1   no step or deletion of ours takes a quorate cluster below quorum, and no promotion lets evictions do so
 //	S2   at most one voter is unavailable because of us
 //	S3   one membership change at a time
-//	S4   members join as learners; never as voters, after the bootstrap
+//	S4   members join as learners; never as voters, after the bootstrap; none runs before etcd lists it
 //	S5   only a learner that answered in this call, has caught up and has its volume is promoted, once an entry of the leader has reached it
 //	S6   a member is removed only when the target is smaller, its data is lost or proven corrupt, or it is dead for too long; never the last voter; the leader last
 //	S7   a claim is deleted only with a linearizable member list in hand that omits its member, and only if it is ours

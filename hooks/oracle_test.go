@@ -30,6 +30,17 @@ func growing() observation.Observation {
 	return with(o, nextMember(4))
 }
 
+// readied is the same, and demo-4 is made ready to be added: its pod waits on its recorded claim.
+func readied() observation.Observation {
+	o := growing()
+	for range 3 { // the claim, its UID in the record, the pod
+		secrets := o.Children.Secrets
+		o = stored(o, Decide(o))
+		o.Children.Secrets = secrets
+	}
+	return o
+}
+
 // TestVerifySeesWrongDecisions: each is made by hand, in place of what the rules say, and the oracle names what it
 // breaks.
 func TestVerifySeesWrongDecisions(t *testing.T) {
@@ -89,6 +100,25 @@ func TestVerifySeesWrongDecisions(t *testing.T) {
 			ca.Certificate = &certificate
 			o.Children.Secrets[ca.Name] = &ca
 		}), func(d *decision.Decision) { signLeaf(d, now) }, "is not valid yet"},
+		"the end of a pod that waits until its member is added": {readied(), func(d *decision.Decision) {
+			d.Children.Pods = slices.DeleteFunc(d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == "demo-4" })
+		}, "the pod demo-4 goes, in which a member may start"},
+		"the end of its claim": {readied(), func(d *decision.Decision) {
+			d.Children.Claims = slices.DeleteFunc(d.Children.Claims,
+				func(c *corev1.PersistentVolumeClaim) bool { return c.Name == "demo-4" })
+		}, "the claim demo-4 goes before its number is recorded, or that nothing starts there"},
+		"the start of one that is not added": {readied(), func(d *decision.Decision) {
+			podIn(*d, "demo-4").Annotations[objects.AnnotationBegins] = "yes"
+		}, "the pod demo-4 may start, and is no new learner's"},
+		"a mark that passes one that may start": {readied(), func(d *decision.Decision) {
+			recordtest.Edit(d.Children.ConfigMaps[0], func(r *record.Record) { r.NextOrdinal = 5 })
+		}, "the mark passes demo-4, which was never added and may start"},
+		"one that is not missing": {readied(), func(d *decision.Decision) {
+			claim := d.Children.Claims[0].DeepCopy()
+			claim.Name = "demo-5"
+			claim.UID = ""
+			d.Children.Claims = append(d.Children.Claims, claim)
+		}, "a new claim for demo-5, and enough members are made ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Decide(c.o)

@@ -197,12 +197,11 @@ func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
 
 // TestATimeAheadIsNotBelieved: as of a status that another clock has written.
 func TestATimeAheadIsNotBelieved(t *testing.T) {
-	o := given(func(o *observation.Observation) {
-		delete(o.Children.Budgets, "demo")
-		o.Cluster.Status.Internal.Awaited = []v1beta1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
-			RequestTime: metav1.NewTime(now.Add(time.Hour))},
-			{Kind: "Pod", Name: "demo-1", RequestTime: metav1.NewTime(now.Add(-time.Hour))}}
-	})
+	o := serve(3)
+	delete(o.Children.Budgets, "demo")
+	o.Cluster.Status.Internal.Awaited = []v1beta1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
+		RequestTime: metav1.NewTime(now.Add(time.Hour))},
+		{Kind: "Pod", Name: "demo-1", RequestTime: metav1.NewTime(now.Add(-time.Hour))}}
 	d := Decide(o)
 	require.Len(t, d.Status.Internal.Awaited, 1, "the pod is there")
 	assert.Equal(t, now.Truncate(time.Second), d.Status.Internal.Awaited[0].RequestTime.Time)

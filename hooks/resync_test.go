@@ -50,7 +50,8 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 	}
 	for _, how := range []func(*observation.Observation, time.Duration){blind, oneIsDown} {
 		for _, c := range []struct{ resync, since, want time.Duration }{
-			{30 * time.Second, 0, 2 * time.Second},
+			{30 * time.Second, 0, 500 * time.Millisecond},
+			{30 * time.Second, 10 * time.Second, time.Second},
 			{30 * time.Second, 20 * time.Second, 2 * time.Second},
 			{30 * time.Second, 100 * time.Second, 10 * time.Second},
 			{30 * time.Second, 299 * time.Second, time.Second}, // the time until it is overdue
@@ -71,10 +72,10 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 
 	o := served()
 	blind(&o, 10*time.Hour)
-	assert.EqualValues(t, decision.ResyncLater, Decide(o).ResyncAfter, "none of that was seen")
+	assert.EqualValues(t, decision.ResyncSoon, Decide(o).ResyncAfter, "none of that was seen")
 	watch(&o, 24*time.Hour)
 	o.Cluster.Status.History[0].Rule = "WaitForMembers"
-	assert.EqualValues(t, decision.ResyncLater, Decide(o).ResyncAfter, "another rule decides since now")
+	assert.EqualValues(t, decision.ResyncSoon, Decide(o).ResyncAfter, "another rule decides since now")
 
 	o = learnerAt(50)
 	o.Now = second
@@ -230,7 +231,7 @@ func TestHowOftenAClusterThatCannotStartIsAskedAbout(t *testing.T) {
 			o.Etcd, o.Health = nil, map[string]observation.Health{"http://old-0:2379": unreachable}
 		}),
 		"a learner can't start": with(serve(3), func(o *observation.Observation) {
-			o.Cluster.Spec.Replicas = new(int32(5))
+			o.Cluster.Spec.Replicas = new(int32(4))
 			nextMember(4)(o)
 			addMember(o, 3, true)
 			o.Children.Pods["demo-3"].Status = corev1.PodStatus{Phase: corev1.PodPending}

@@ -90,19 +90,20 @@ func preparedChildren(f *facts.Facts) ([]*corev1.PersistentVolumeClaim, []*corev
 	return claims, pods
 }
 
-// listedPods are the pods of the listed members. A learner's is for the place of the member that it succeeds.
+// listedPods are the pods of the listed members, and of those that are made ready to be added. That of the one that
+// joins, or is added next, is for the place of the member that it succeeds.
 func listedPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
-	list := memberPods(f, plan)
+	list := sortPods(append(memberPods(f, plan), aheadPods(f)...))
 	leaves, _ := f.LostVoter()
 	if leaves == nil {
 		leaves, _ = f.VoterToSucceed()
 	}
-	l := f.Learner()
-	if leaves == nil || l == nil {
-		return list
+	successor := f.NextMember()
+	if l := f.Learner(); l != nil {
+		successor = l.PodName
 	}
 	for _, pod := range list {
-		if pod.Name == l.PodName && pod.UID == "" {
+		if leaves != nil && pod.Name == successor && pod.UID == "" {
 			succeeds(f.Cluster, pod, leaves.PodName)
 		}
 	}
@@ -119,12 +120,16 @@ func initialClaims(f *facts.Facts, _ *decision.Plan) []*corev1.PersistentVolumeC
 		func(name string) bool { return f.Epoch.Initial[name] != "" })
 }
 
-// listedClaims are the claims of the listed members, and those of members that etcd has let go but whose numbers are
-// not yet recorded as used (S7, S9), or that are kept in quarantine.
+// listedClaims are the claims of the listed members and of those that are made ready to be added, and those of members
+// that etcd has let go but whose numbers are not yet recorded as used (S7, S9), or that are kept in quarantine.
 func listedClaims(f *facts.Facts, plan *decision.Plan) []*corev1.PersistentVolumeClaim {
-	all := claims(f, f.Names, func(name string) bool {
-		m := f.Find(name)
-		return f.OnClaims() && m != nil && f.MayBeMade(m)
+	readied := f.Readied()
+	names := objects.Union(f.Names, readied)
+	all := claims(f, names, func(name string) bool {
+		if m := f.Find(name); m != nil {
+			return f.OnClaims() && f.MayBeMade(m)
+		}
+		return slices.Contains(readied, name) && f.Epoch.Recorded(name) == ""
 	})
 	list := objects.Filter(all, func(c *corev1.PersistentVolumeClaim) bool {
 		member, _ := facts.MemberOfClaim(f.Cluster.Name, c.Name)
@@ -135,7 +140,7 @@ func listedClaims(f *facts.Facts, plan *decision.Plan) []*corev1.PersistentVolum
 		if old == nil || f.Find(member) != nil {
 			return true
 		}
-		return !f.OrdinalReserved(member) || !f.Ours(old) || claimKept(f, old)
+		return !f.OrdinalReserved(member) && !f.Dropped(member) || !f.Ours(old) || claimKept(f, old)
 	})
 	quarantine(f, list, plan)
 	return list

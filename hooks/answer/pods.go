@@ -48,7 +48,7 @@ func blindPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 	for _, name := range f.Names {
 		switch {
 		case !f.MayFill(name), f.ChangesVersion():
-		case goes(name) || f.Children.Pods[name] != nil || f.Fenced(name):
+		case goes(name) || f.Children.Pods[name] != nil || f.Fenced(name) || f.ToBeAdded(name):
 		case f.Memory() || !f.StorageUsable(name):
 		case !f.Epoch.HadQuorum() && f.MayBegin(name) && !f.MayNotBegin():
 			list = append(list, bootstrapPod(f, name))
@@ -94,6 +94,10 @@ func lead(f *facts.Facts, pod *corev1.Pod, role string) {
 func keptListed(f *facts.Facts, m *facts.Member, plan *decision.Plan) []*corev1.Pod {
 	list := keptPods(f, []string{m.PodName})
 	for _, pod := range list {
+		if facts.WaitsToJoin(pod) && f.MayJoin(m) && !f.HasOutdatedTemplate(m) {
+			pod.Annotations[objects.AnnotationBegins] = "yes"
+			pod.Annotations[objects.AnnotationInitialCluster] = f.JoinCluster(m)
+		}
 		if m.Started() {
 			noteBegun(pod)
 		}
@@ -115,6 +119,25 @@ func noteBegun(pod *corev1.Pod) {
 	} else {
 		delete(pod.Annotations, objects.AnnotationInitialCluster)
 	}
+}
+
+// aheadPods are the pods of members that are made ready before they are added. They stay until the record says that
+// nothing starts there, and one is made once it says on which claims.
+func aheadPods(f *facts.Facts) []*corev1.Pod {
+	wanted := f.Readied()
+	var list []*corev1.Pod
+	for _, name := range f.Names {
+		switch {
+		case !f.ToBeAdded(name) || f.Dropped(name):
+		case f.Children.Pods[name] != nil:
+			list = append(list, keptPods(f, []string{name})...)
+		case slices.Contains(wanted, name) && f.StorageUsable(name) && f.MayBegin(name):
+			pod := Pod(f, name, objects.StartJoin, joinEnv())
+			awaitWord(pod)
+			list = append(list, pod)
+		}
+	}
+	return list
 }
 
 // podOf is a new pod for a listed member.
@@ -205,7 +228,7 @@ func keptPod(f *facts.Facts, old *corev1.Pod) *corev1.Pod {
 	pod.Labels = objects.Labels(f.Cluster, own)
 	pod.Annotations = objects.Annotations(f.Cluster, objects.Only(old.Annotations, objects.AnnotationStart,
 		objects.AnnotationTemplate, objects.AnnotationInitialCluster, objects.AnnotationImage, objects.AnnotationServes, objects.AnnotationTrusts,
-		objects.AnnotationFlagsFor, objects.AnnotationExchanged,
+		objects.AnnotationFlagsFor, objects.AnnotationExchanged, objects.AnnotationBegins,
 		objects.AnnotationRestarted, objects.AnnotationSHA256, objects.AnnotationUntil))
 	noteServed(f, &pod)
 	if !f.TemplateOutdated(old) {
@@ -232,7 +255,7 @@ func keptPod(f *facts.Facts, old *corev1.Pod) *corev1.Pod {
 // may begin; and, on one that must be filled, which database it must find.
 func noteSwitchover(f *facts.Facts, pod, old *corev1.Pod) {
 	noteFilling(f, pod)
-	if facts.Awaits(old) && f.Epoch.Began() && facts.NamesRecord(old) == objects.EpochName(f.Cluster.Name,
+	if facts.Awaits(old) && !facts.MadeAhead(old) && f.Epoch.Began() && facts.NamesRecord(old) == objects.EpochName(f.Cluster.Name,
 		f.Epoch.N) {
 		pod.Annotations[objects.AnnotationBegins] = "yes"
 	}

@@ -78,7 +78,7 @@ func advance(f *facts.Facts, plan *decision.Plan) *corev1.ConfigMap {
 // advanced is how far the epoch has come now.
 func advanced(f *facts.Facts, plan *decision.Plan) record.State {
 	s := f.Epoch.State
-	s.NextOrdinal = f.NextOrdinal()
+	s.NextOrdinal = f.Mark()
 	if uids := startsOn(f); uids != nil {
 		s.StartsOn = uids
 	}
@@ -309,13 +309,48 @@ func startsOn(f *facts.Facts) map[string]types.UID {
 			maps.Copy(uids, own)
 		}
 	case f.Etcd == nil:
-		return f.Epoch.StartsOn
+		maps.Copy(uids, f.Epoch.StartsOn)
+		maps.Copy(uids, passedOver(f))
 	default:
 		for _, m := range f.Members {
 			if f.MayBeMade(m) {
 				maps.Copy(uids, startUIDs(f, m.PodName))
 			}
 			maps.Copy(uids, objects.Only(f.Epoch.StartsOn, m.PodName, facts.WALClaim(m.PodName)))
+		}
+		maps.Copy(uids, startsAhead(f))
+		maps.Copy(uids, passedOver(f))
+	}
+	return uids
+}
+
+// startsAhead is what the record should say of those that are made ready before they are added: on what they may start,
+// or that they may not.
+func startsAhead(f *facts.Facts) map[string]types.UID {
+	uids := map[string]types.UID{}
+	readied := f.Readied()
+	for _, name := range f.Names {
+		switch {
+		case !f.ToBeAdded(name):
+		case !slices.Contains(readied, name):
+			uids[name] = facts.NothingStarts
+		case f.Epoch.Recorded(name) == "":
+			maps.Copy(uids, startUIDs(f, name))
+		default:
+			maps.Copy(uids, objects.Only(f.Epoch.StartsOn, name, facts.WALClaim(name)))
+		}
+	}
+	return uids
+}
+
+// passedOver are those that were made ready and whose numbers fall below the mark, though they were never added:
+// nothing starts there. The same write says both.
+func passedOver(f *facts.Facts) map[string]types.UID {
+	uids := map[string]types.UID{}
+	mark := f.Mark()
+	for _, name := range f.Names {
+		if n, _ := objects.Ordinal(f.Cluster.Name, name); f.ToBeAdded(name) && n < mark {
+			uids[name] = facts.NothingStarts
 		}
 	}
 	return uids

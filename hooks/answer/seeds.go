@@ -43,9 +43,13 @@ func fill(f *facts.Facts, pod *corev1.Pod) {
 
 // awaitPredecessor holds a member back that is made ready before its epoch begins.
 func awaitPredecessor(f *facts.Facts, pod *corev1.Pod) {
-	if f.Epoch.Began() {
-		return
+	if !f.Epoch.Began() {
+		awaitWord(pod)
 	}
+}
+
+// awaitWord has prepare wait until an annotation of the pod says that the member may start.
+func awaitWord(pod *corev1.Pod) {
 	prepare := facts.PrepareOf(pod)
 	prepare.Args = append(prepare.Args, "--await="+facts.GateMount+"/begins")
 	prepare.VolumeMounts = append(prepare.VolumeMounts, corev1.VolumeMount{Name: facts.VolumeGate, MountPath: facts.GateMount,

@@ -73,7 +73,7 @@ func services(f *facts.Facts) []*corev1.Service {
 		peer.TargetPort = intstr.FromInt(peerPort)
 	}
 	peers := meta(objects.PeerService(c.Name))
-	if n := f.NextOrdinal(); n > 0 {
+	if n := f.Mark(); n > 0 {
 		peers.Annotations[objects.AnnotationNextMember] = strconv.Itoa(n)
 	}
 	for key, copied := range copies(f) {

@@ -71,6 +71,6 @@ type Pause time.Duration
 
 // The two pauses that there are.
 const (
-	ResyncSoon  = Pause(500 * time.Millisecond) // while members start or catch up
-	ResyncLater = Pause(2 * time.Second)        // while something must happen that we can't see
+	ResyncSoon  = Pause(500 * time.Millisecond) // while etcd or a kubelet ends it within a second or so
+	ResyncLater = Pause(2 * time.Second)        // while something else must happen that we can't see
 )

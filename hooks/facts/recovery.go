@@ -175,21 +175,23 @@ func (f *Facts) MayHaveQuorum() bool {
 
 // MayVote are the members that have data and may vote. Not those whose etcd has never run in the pod that they have,
 // when that pod is still told which members to join, or has found no log (it was made, while no quorum answered, for
-// one that has not run yet). Nor those that etcd has let go, whose claims are kept: no pod is ever made on these.
+// one that has not run yet). Nor those that etcd has let go, whose claims are kept: no pod is ever made on these; nor
+// those whose claims no pod has ever used.
 func (f *Facts) MayVote() []string {
 	return objects.Filter(f.Names, func(name string) bool {
 		pod := f.Children.Pods[name]
 		empty := pod != nil && NeverRan(pod) && (f.toldToJoin(name) || PrepareRefused(pod))
-		gone := pod == nil && Quarantined(f.Children.Claims[name])
+		claim := f.Children.Claims[name]
+		gone := pod == nil && claim != nil && (Quarantined(claim) || neverBound(claim))
 		return f.HasData(name) && !empty && !gone
 	})
 }
 
-// toldToJoin reports whether a member's pod is still told which members to join: then it is a learner, or was one until
-// a moment ago. None is promoted before that is taken from its pod ([promote]).
+// toldToJoin reports whether a member's pod is still told which members to join, or waits to be: then it is a learner,
+// or was one until a moment ago, or is to be. None is promoted before that is taken from its pod ([promote]).
 func (f *Facts) toldToJoin(name string) bool {
 	pod := f.Children.Pods[name]
-	return pod != nil && PodStart(pod) == objects.StartJoin && objects.MayBegin(pod)
+	return pod != nil && PodStart(pod) == objects.StartJoin && (objects.MayBegin(pod) || WaitsToJoin(pod))
 }
 
 // besideOthers is why no epoch takes over from one that has external members: Quorate does not stop those.

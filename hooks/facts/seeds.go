@@ -56,7 +56,7 @@ func NamesRecord(pod *corev1.Pod) string {
 	return ""
 }
 
-// Awaits reports whether the pod was made before its epoch began.
+// Awaits reports whether the pod was made before its epoch began, or before its member was added.
 func Awaits(pod *corev1.Pod) bool {
 	for i := range pod.Spec.Volumes {
 		if pod.Spec.Volumes[i].Name == VolumeGate {

@@ -214,8 +214,30 @@ func (f *Facts) Find(name string) *Member {
 	return objects.First(f.Members, func(m *Member) bool { return m.PodName == name })
 }
 
-// NextOrdinal is the number of the next new member: above the recorded mark and above every trace (S9).
+// NextOrdinal is the number of the next new member of which there is nothing yet: above the mark and above every trace
+// (S9).
 func (f *Facts) NextOrdinal() int {
+	n := f.Mark()
+	names := f.Names
+	if f.Epoch != nil { // what is only now taken down is in the record still
+		names = slices.Concat(names, slices.Collect(maps.Keys(f.Epoch.StartsOn)))
+	}
+	return aboveAll(f.Cluster.Name, names, n)
+}
+
+// aboveAll is a number from n on that is above those of all these members.
+func aboveAll(cluster string, names []string, n int) int {
+	for _, name := range names {
+		if i, _ := objects.Ordinal(cluster, name); i >= n {
+			n = i + 1
+		}
+	}
+	return n
+}
+
+// Mark is what the record is to say that all numbers are below which members have had: above the one that it says, and
+// above every trace except of what is made ready ahead.
+func (f *Facts) Mark() int {
 	n := f.Replicas // that many the first epoch begins with
 	if defaults.Joins(f.Cluster) {
 		n = 0
@@ -233,12 +255,7 @@ func (f *Facts) NextOrdinal() int {
 	for _, e := range f.Recorded { // one that came to nothing has named its members
 		n = max(n, e.NextOrdinal)
 	}
-	for _, name := range f.Names {
-		if i, _ := objects.Ordinal(f.Cluster.Name, name); i >= n {
-			n = i + 1
-		}
-	}
-	return n
+	return aboveAll(f.Cluster.Name, objects.Filter(f.Names, func(name string) bool { return !f.ToBeAdded(name) }), n)
 }
 
 // OrdinalReserved reports whether the recorded mark is above this member's number, so that its last trace may go (S9).
@@ -269,7 +286,8 @@ func (f *Facts) Learner() *Member {
 	return objects.First(f.Members, func(m *Member) bool { return m.Learner })
 }
 
-// RemovedPods are the pods of members that etcd no longer lists and that may still run. A pod whose grace period has
+// RemovedPods are the pods of members that etcd no longer lists and that may still run: not of those that are made
+// ready ahead. A pod whose grace period has
 // passed without its node confirming is not waited for: etcd refuses a removed member in any case.
 func (f *Facts) RemovedPods() []string {
 	if f.Etcd == nil {
@@ -277,7 +295,7 @@ func (f *Facts) RemovedPods() []string {
 	}
 	return objects.Filter(slices.SortedFunc(maps.Keys(f.Children.Pods), objects.ByOrdinal), func(name string) bool {
 		_, ours := objects.Ordinal(f.Cluster.Name, name)
-		return ours && f.Find(name) == nil && !graceOver(f.Children.Pods[name], f.Now)
+		return ours && f.Find(name) == nil && !f.ToBeAdded(name) && !graceOver(f.Children.Pods[name], f.Now)
 	})
 }
 
@@ -360,7 +378,7 @@ func (f *Facts) StartOf(m *Member) string {
 		return objects.StartResume
 	case m.Learner:
 		return objects.StartJoin
-	case f.MayBegin(m.PodName):
+	case f.Epoch.Initial[m.PodName] != "" && f.MayBegin(m.PodName):
 		return objects.StartBootstrap
 	default:
 		return objects.StartResume
@@ -401,7 +419,7 @@ func Endpoints(o observation.Observation) []observation.Endpoint {
 	for _, name := range slices.SortedFunc(maps.Keys(o.Children.Pods), objects.ByOrdinal) {
 		pod := o.Children.Pods[name]
 		_, ours := objects.Ordinal(o.Cluster.Name, name)
-		if !ours || pod.Status.PodIP == "" || Finished(pod) {
+		if !ours || pod.Status.PodIP == "" || Finished(pod) || WaitsToJoin(pod) {
 			continue
 		}
 		e := observation.Endpoint{Name: name, ClientURL: defaults.URLOn("http", pod.Status.PodIP, port),

@@ -120,7 +120,7 @@ func (f *Facts) HasWAL(member string) bool {
 		return false
 	}
 	provisioning := f.Epoch != nil && !f.Epoch.Provisioned() && f.Epoch.Initial[member] != ""
-	if m := f.Find(member); provisioning || m != nil && f.MayBeMade(m) {
+	if m := f.Find(member); provisioning || m != nil && f.MayBeMade(m) || f.ToBeAdded(member) {
 		return f.wantsWAL()
 	}
 	// The record was deleted, and made again without what it knew.

@@ -16,9 +16,8 @@ func (f *Facts) Outdated(m *Member) (string, bool) {
 		return "it waits for data that the member never had", true
 	case PodStart(m.Pod) != objects.StartResume && m.Started() && Crashing(m.Pod):
 		return "it crashes, and would bootstrap the member a second time", true
-	case PodStart(m.Pod) == objects.StartJoin && !m.Started() &&
-		m.Pod.Annotations[objects.AnnotationInitialCluster] != f.JoinCluster(m):
-		return "the membership changed before it started", true
+	case f.joinsOtherwise(m) != "":
+		return f.joinsOtherwise(m), true
 	case f.HasOutdatedTemplate(m):
 		return "it has an older template", true
 	case !defaults.SameFlags(MadeForVersion(m.Pod), f.Epoch.Version):
@@ -27,6 +26,21 @@ func (f *Facts) Outdated(m *Member) (string, bool) {
 		return "it does not trust the authority of the others until it restarts", true
 	}
 	return "", false
+}
+
+// joinsOtherwise says why a member can't join in its pod any more; empty when it can, or does not join.
+func (f *Facts) joinsOtherwise(m *Member) string {
+	switch {
+	case WaitsToJoin(m.Pod):
+		if m.Learner && !m.Started() {
+			return ""
+		}
+		return "it waits until the member is a learner, and that was added otherwise"
+	case PodStart(m.Pod) == objects.StartJoin && !m.Started() &&
+		m.Pod.Annotations[objects.AnnotationInitialCluster] != f.JoinCluster(m):
+		return "the membership changed before it started"
+	}
+	return ""
 }
 
 // HasOutdatedTemplate reports whether the member's pod was made from another template than the spec asks for now.

@@ -115,7 +115,8 @@ const (
 	// AnnotationUntil is, on the pods of initial members, the revision at which the first one has found the stream to
 	// end: they end there too. See facts/seeds.go.
 	AnnotationUntil = Domain + "until"
-	// AnnotationBegins is, on the pod of a member that was made before its epoch began, the word that it may.
+	// AnnotationBegins is, on the pod of a member that was made before its epoch began, or before the member was added,
+	// the word that it may.
 	AnnotationBegins = Domain + "begins"
 	// AnnotationPredecessorGone is, on the pod of a member that was made before its epoch began, the word that the
 	// record of the epoch before was seen to be gone: see facts/switchover.go.

@@ -227,7 +227,8 @@ var Modes = []Mode{
 			// Waits: there is no node, a downgrade is open, or a person decides about a member that is unreachable
 			decision.NewRule("Grow",
 				"A missing voter joins as a learner under a new name, while all others serve and the pause after "+
-					"one that did not catch up is over (S3, S4, S9).", grow, decision.Works, decision.Waits),
+					"one that did not catch up is over (S3, S4, S9). Claims and pods of all that are missing are "+
+					"made before.", grow, decision.Works, decision.Waits),
 			decision.NewRule("RemoveExternal",
 				"Once spec.removeExternalMembers is true, the members that are not ours are removed one "+
 					"by one while all others serve: not serving first, then followers, the leader last (S6).",

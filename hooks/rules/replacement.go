@@ -126,6 +126,6 @@ func waitForRestarts(f *facts.Facts, voters []*facts.Member, why string) *decisi
 	return &decision.Plan{
 		Message: fmt.Sprintf("%s; waiting for %s to restart%s", why,
 			strings.Join(facts.Names(restarting), ", "), f.ExplainAll(restarting)),
-		Resync: decision.ResyncLater,
+		Resync: decision.ResyncSoon,
 	}
 }

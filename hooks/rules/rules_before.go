@@ -296,7 +296,7 @@ func blind(f *facts.Facts) *decision.Plan {
 			"never are, you decide%s; see "+v1beta1.Docs+"troubleshooting.md#quorumlost", strings.Join(out, ", "),
 			objects.Colon(f.Suggested()))
 	}
-	return &decision.Plan{Message: message, Outlook: outlookWhileBlind(f), Resync: decision.ResyncLater}
+	return &decision.Plan{Message: message, Outlook: outlookWhileBlind(f), Resync: decision.ResyncSoon}
 }
 
 // leftBehind are the pods that came back, have never run, and are not as the spec has them now. They may wait for

@@ -220,13 +220,13 @@ func learnerCatchingUp(f *facts.Facts) *decision.Plan {
 	case !l.Serving():
 		return &decision.Plan{
 			Message: fmt.Sprintf("waiting for the learner %s to start%s", l.PodName,
-				objects.Colon(f.Explain(l))),
+				objects.Colon(f.Explain(l))) + f.WhyNotReady(),
 			Outlook: byPerson(f, []*facts.Member{l}),
 			Resync:  decision.ResyncSoon,
 		}
 	}
 	return &decision.Plan{
-		Message: fmt.Sprintf("waiting for the learner %s to catch up", l.PodName),
+		Message: fmt.Sprintf("waiting for the learner %s to catch up", l.PodName) + f.WhyNotReady(),
 		Resync:  decision.ResyncSoon,
 	}
 }
@@ -343,7 +343,7 @@ func removeVoter(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
 			Message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters serve%s", why, m.DisplayName(),
 				facts.Serving(others), len(others), f.ExplainAll(unreachable)),
 			Outlook: byPerson(f, unreachable),
-			Resync:  decision.ResyncLater,
+			Resync:  decision.ResyncSoon,
 		}
 	case !enough && waitForRestarts(f, others, why) != nil:
 		return waitForRestarts(f, others, why)
@@ -352,7 +352,7 @@ func removeVoter(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
 			Message: fmt.Sprintf("%s; waiting for another voter to serve, as %s does%s", why, m.DisplayName(),
 				f.ExplainAll(unreachable)),
 			Outlook: byPerson(f, unreachable),
-			Resync:  decision.ResyncLater,
+			Resync:  decision.ResyncSoon,
 		}
 	case m.ID == f.Etcd.Leader:
 		return change(f, HandOver(f, m), fmt.Sprintf("%s; %s leads and hands over first", why,
@@ -410,7 +410,7 @@ func grow(f *facts.Facts) *decision.Plan {
 	if len(voters) >= f.Wanted() {
 		return nil
 	}
-	name := objects.MemberName(f.Cluster.Name, f.NextOrdinal())
+	name := f.NextMember()
 	why := fmt.Sprintf("growing from %d to %s", len(voters), objects.Count(f.Wanted(), "voter"))
 	if replaced, reason := f.VoterToSucceed(); replaced != nil && f.Wanted() > f.Replicas {
 		why += fmt.Sprintf(", because %s must be replaced: %s", replaced.PodName, reason)

@@ -27,7 +27,7 @@ func waitForMembers(f *facts.Facts) *decision.Plan {
 	return &decision.Plan{
 		Message: message + f.ExplainAll(unreachable),
 		Outlook: byPerson(f, unreachable),
-		Resync:  decision.ResyncLater,
+		Resync:  decision.ResyncSoon,
 	}
 }
 

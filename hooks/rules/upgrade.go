@@ -113,7 +113,7 @@ func upgrade(f *facts.Facts) *decision.Plan {
 	case f.Behind() != "":
 		return &decision.Plan{
 			Message: fmt.Sprintf("on the way to etcd %s: %s", next, f.Behind()),
-			Resync:  decision.ResyncLater,
+			Resync:  decision.ResyncSoon,
 		}
 	case next.Less(f.Release()):
 		return stepDown(f, next)
@@ -183,7 +183,7 @@ func change(f *facts.Facts, s decision.Step, message string) *decision.Plan {
 	case f.Taken.Err != "":
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; etcd did not %s: %s", message, f.Taken.Step, f.Taken.Err),
-			Resync:  decision.ResyncLater,
+			Resync:  decision.ResyncSoon,
 		}
 	}
 	return &decision.Plan{Message: message, Resync: decision.ResyncSoon}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
@@ -36,7 +37,8 @@ func claimGoes(j *judgement, name string, claim *corev1.PersistentVolumeClaim) {
 	j.require(j.f.Etcd != nil && j.f.Find(name) == nil, "S7", "the claim %s goes without a list in hand that omits it",
 		name)
 	j.require(j.f.Ours(claim), "S7", "the claim %s goes, which another cluster object owns", name)
-	j.require(j.f.OrdinalReserved(name), "S9", "the claim %s goes before its number is recorded", name)
+	j.require(j.f.OrdinalReserved(name) || j.f.ToBeAdded(name) && j.f.Dropped(name), "S9",
+		"the claim %s goes before its number is recorded, or that nothing starts there", name)
 	keep := 24 * time.Hour
 	if d := j.o.Cluster.Spec.MemberReplacement.KeepVolumesFor; d != nil {
 		keep = d.Duration
@@ -52,8 +54,32 @@ func claimGoes(j *judgement, name string, claim *corev1.PersistentVolumeClaim) {
 func newClaim(j *judgement, name string) {
 	m := j.f.Find(name)
 	provisioning := j.f.Etcd == nil && j.f.Epoch != nil && !j.f.Epoch.Provisioned() && j.f.Epoch.Initial[name] != ""
-	j.require(provisioning || m != nil && j.f.MayBeMade(m), "S10", "a new claim for %s, which may have had one", name)
+	ahead := j.f.ToBeAdded(name) && j.f.Epoch.Recorded(name) == ""
+	j.require(provisioning || ahead || m != nil && j.f.MayBeMade(m), "S10",
+		"a new claim for %s, which may have had one", name)
+	j.require(!ahead || provisioning || len(readied(j)) <= max(0, j.f.Missing()), "S6",
+		"a new claim for %s, and enough members are made ready", name)
 	j.require(j.f.Etcd != nil || provisioning, "S11", "a new claim %s while blind", name)
+}
+
+// readied are the members of which an answer has a claim that are not added yet, except those that are given up.
+func readied(j *judgement) map[string]bool {
+	all := map[string]bool{}
+	for _, claim := range j.d.Children.Claims {
+		name, ours := facts.MemberOfClaim(j.o.Cluster.Name, claim.Name)
+		if ours && j.f.ToBeAdded(name) && startsIn(j, name) != facts.NothingStarts {
+			all[name] = true
+		}
+	}
+	return all
+}
+
+// startsIn is what the answer's record says that the member may start on.
+func startsIn(j *judgement, name string) types.UID {
+	if now := records(j, j.f.Epoch.Record.Name); now != nil {
+		return now.StartsOn[name]
+	}
+	return ""
 }
 
 // claimBeingDeleted reports whether a claim of this member's, for its data or its log, is being deleted.

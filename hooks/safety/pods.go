@@ -45,6 +45,7 @@ func checkPods(j *judgement) {
 			newPod(j, pod)
 		}
 	}
+	letGo(j)
 	broughtBack(j)
 	led(j)
 	ledAway(j)
@@ -63,7 +64,7 @@ func broughtBack(j *judgement) {
 	}
 	for _, name := range j.f.Names {
 		had := j.o.Children.Pods[name] != nil
-		can := j.f.StorageUsable(name) && !j.f.Fenced(name) && j.f.OwnersAgree()
+		can := j.f.StorageUsable(name) && !j.f.Fenced(name) && j.f.OwnersAgree() && !j.f.ToBeAdded(name)
 		j.require(had || podIn(j, name) != nil || !can, "S11", "blind, and the pod %s does not come back", name)
 	}
 }
@@ -113,6 +114,7 @@ func podsThatGo(j *judgement) []string {
 		}
 		idle := !j.f.Memory() && j.f.Epoch != nil && !j.f.Epoch.HadQuorum() && facts.WaitsForSeed(pod)
 		j.require(j.f.Etcd != nil || idle, "S11", "the pod %s goes while blind", name)
+		j.require(!j.f.ToBeAdded(name) || j.f.Dropped(name), "S2", "the pod %s goes, in which a member may start", name)
 		m := j.f.Find(name)
 		if m != nil {
 			podGoes(j, m)
@@ -280,12 +282,35 @@ func newPod(j *judgement, pod *corev1.Pod) {
 		j.require(gate || recorded, "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
 		j.require(m == nil || !m.Started(), "S10", "a new pod %s may begin empty, but the member has run", pod.Name)
 	case objects.StartJoin:
-		j.require(m != nil && m.Learner && !m.Started(), "S10", "a new pod %s joins, but is no new learner", pod.Name)
+		j.require(waitsToJoin(j, pod) || newLearner(m), "S10", "a new pod %s joins, but is no new learner", pod.Name)
 		j.require(gate || recorded, "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
 	case objects.StartResume:
 		j.require(!j.f.Memory(), "S10", "a new memory pod %s can't have data to resume", pod.Name)
 	default:
 		j.require(false, "S10", "a new pod %s does not say how it starts", pod.Name)
+	}
+}
+
+// newLearner reports whether the member is a learner that has never started.
+func newLearner(m *facts.Member) bool { return m != nil && m.Learner && !m.Started() }
+
+// waitsToJoin reports whether the pod's etcd can't start before its member is added.
+func waitsToJoin(j *judgement, pod *corev1.Pod) bool {
+	return facts.WaitsToJoin(pod) && !objects.MayBegin(pod) && j.f.ToBeAdded(pod.Name)
+}
+
+// letGo: a pod that was made before its member was added gets to its etcd once that is a learner whose number is
+// recorded as used, and on the recorded claims.
+func letGo(j *judgement) {
+	for _, pod := range j.d.Children.Pods {
+		old := j.o.Children.Pods[pod.Name]
+		if old == nil || !facts.WaitsToJoin(old) || facts.WaitsToJoin(pod) {
+			continue
+		}
+		j.require(newLearner(j.f.Find(pod.Name)), "S4", "the pod %s may start, and is no new learner's", pod.Name)
+		j.require(j.f.OrdinalReserved(pod.Name), "S9", "the pod %s may start before its number is recorded", pod.Name)
+		usable, recorded := claimsInOrder(j, pod)
+		j.require(usable && recorded, "S10", "the pod %s may start, and not on this claim", pod.Name)
 	}
 }
 

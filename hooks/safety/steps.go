@@ -60,7 +60,8 @@ func addLearner(j *judgement, s decision.AddLearner) {
 		"%s under a name or URL that is not ours", s)
 	onFreeNode(j, s, address)
 	j.require(j.f.Epoch != nil && n >= j.f.Epoch.NextOrdinal, "S9", "%s: the number is below the mark", s)
-	j.require(!slices.Contains(j.f.Names, s.Name), "S9", "%s: the name has left traces", s)
+	readied := j.f.ToBeAdded(s.Name) && !j.f.Dropped(s.Name)
+	j.require(!slices.Contains(j.f.Names, s.Name) || readied, "S9", "%s: the name has left traces", s)
 	j.require(j.f.Learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.f.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
 	going := slices.ContainsFunc(j.f.Voters, func(m *facts.Member) bool {

@@ -57,15 +57,25 @@ func startsOn(j *judgement, old, now *facts.Epoch) {
 	for name, uid := range old.StartsOn {
 		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, name)
 		gone := j.f.Etcd != nil && j.f.Find(member) == nil
-		j.require(now.StartsOn[name] == uid || gone, "S10", "what %s may start on changes", name)
+		dropped := j.f.ToBeAdded(member) && now.StartsOn[name] == facts.NothingStarts
+		j.require(now.StartsOn[name] == uid || gone || dropped, "S10", "what %s may start on changes", name)
 	}
-	for name := range now.StartsOn {
+	for name, uid := range now.StartsOn {
 		member, _ := facts.MemberOfClaim(j.o.Cluster.Name, name)
-		m := j.f.Find(member)
-		if old.StartsOn[name] != "" || !old.Provisioned() {
+		if old.StartsOn[name] == uid || uid == facts.NothingStarts || !old.Provisioned() {
 			continue
 		}
-		joins := m != nil && m.Learner && !m.Started() && old.StartsOn[member] == ""
-		j.require(joins, "S10", "%s may start empty, but is no new learner", name)
+		joins := newLearner(j.f.Find(member)) || j.f.ToBeAdded(member)
+		j.require(joins && old.StartsOn[member] == "", "S10", "%s may start empty, but is no new learner", name)
+	}
+	passed(j, now)
+}
+
+// passed: where the mark passes a number that was never added, nothing starts from then on.
+func passed(j *judgement, now *facts.Epoch) {
+	for _, name := range j.f.Names {
+		n, _ := objects.Ordinal(j.o.Cluster.Name, name)
+		j.require(!j.f.ToBeAdded(name) || n >= now.NextOrdinal || now.StartsOn[name] == facts.NothingStarts, "S7",
+			"the mark passes %s, which was never added and may start", name)
 	}
 }

@@ -58,7 +58,7 @@ func agree(t *testing.T, m *model, r *rand.Rand) {
 	var told strings.Builder
 	fmt.Fprintf(&told, "cluster replicas=%d medium=%s\n", m.Replicas, m.Medium)
 	for range 120 {
-		if s.live.record.next+2 >= maxMembers || s.used+2 >= maxMembers {
+		if s.live.record.next+6 >= maxMembers || s.used+6 >= maxMembers {
 			return // no room for more members
 		}
 		a := choose(r, m.possible(&s, nil))
@@ -207,11 +207,13 @@ type podFacts struct {
 	start, status, template, version string
 	runs                             string // the version of the etcd that runs
 	leaving, gated, bound, exchanged bool
+	waits                            bool
 	withdrawn                        uint8
 }
 
 type recordFacts struct {
 	initial, starts  set
+	dropped          set
 	next             int
 	founded, quorate bool
 	version          string
@@ -230,7 +232,7 @@ func (s *worldState) facts() shared {
 		if p := &s.live.pods[n]; p.uid != 0 {
 			told := podFacts{start: starts[p.start], status: stories[p.status], template: template(p.template),
 				version: releases[p.version], leaving: p.deleting != stays, gated: p.gated, bound: p.bound,
-				exchanged: p.exchanged, withdrawn: p.withdrawn}
+				exchanged: p.exchanged, withdrawn: p.withdrawn, waits: p.waits}
 			if s.Running.Has(n) {
 				told.runs = releases[s.proc[n]]
 			}
@@ -254,7 +256,7 @@ func (s *worldState) facts() shared {
 	}
 	if r := &s.live.record; r.exists {
 		f.record = recordFacts{initial: r.initial, next: int(r.next), founded: r.founded, quorate: r.quorate,
-			version: releases[r.version], chosen: s.chosen(), starts: r.started()}
+			version: releases[r.version], chosen: s.chosen(), starts: r.started() | r.dropped, dropped: r.dropped}
 	}
 	return f
 }
@@ -335,7 +337,7 @@ func (d *double) pod(p *corev1.Pod) podFacts {
 		runs: d.w.Procs[p.UID].Version, leaving: p.DeletionTimestamp != nil,
 		gated: len(p.Spec.SchedulingGates) > 0, bound: p.Spec.NodeName != "",
 		exchanged: container != "" && p.Annotations[objects.AnnotationExchanged] == container,
-		withdrawn: d.since(p.Annotations[objects.AnnotationWithdrawn])}
+		withdrawn: d.since(p.Annotations[objects.AnnotationWithdrawn]), waits: facts.WaitsToJoin(p)}
 }
 
 func (d *double) record() recordFacts {
@@ -347,7 +349,13 @@ func (d *double) record() recordFacts {
 	if err != nil {
 		panic(err)
 	}
-	return recordFacts{initial: membersOf(e.Initial), starts: membersOf(e.StartsOn), next: e.NextOrdinal,
+	var dropped set
+	for member, uid := range e.StartsOn {
+		if uid == facts.NothingStarts {
+			dropped = dropped.With(int(number(member)))
+		}
+	}
+	return recordFacts{initial: membersOf(e.Initial), dropped: dropped, starts: membersOf(e.StartsOn), next: e.NextOrdinal,
 		founded: e.Provisioned(), quorate: e.HadQuorum(), version: e.Version, chosen: d.chosen(e.Choice)}
 }
 

@@ -102,7 +102,7 @@ func (f *flight) relevant() set {
 		r = r.With(int(f.step.member))
 	}
 	for n := range maxMembers {
-		if f.answer.podDo[n] == create || f.answer.claims[n] == create {
+		if f.answer.podDo[n] == create || f.answer.podDo[n]&admit != 0 || f.answer.claims[n] == create {
 			r = r.With(n) | f.answer.pods[n].told
 		}
 	}
@@ -120,7 +120,7 @@ func (v *view) relevant() set {
 }
 
 func (r *record) relevant() set {
-	all := r.started()
+	all := r.started() | r.dropped
 	if r.exists && !r.quorate {
 		all |= r.initial
 	}
@@ -189,6 +189,7 @@ func (v *view) renumber(r set, shift func(uint8) uint8) {
 func (r *record) renumber(relevant set, shift func(uint8) uint8) {
 	r.next = shift(r.next)
 	r.initial = squeezed(r.initial, relevant)
+	r.dropped = squeezed(r.dropped, relevant)
 	squeeze(&r.startsOn, relevant)
 	if r.choice.member > 0 {
 		r.choice.member = shift(r.choice.member-1) + 1

@@ -209,6 +209,9 @@ func (j *judge) read(s *sight, d *decision.Decision, a *reply) {
 			if a.podDo[n]&newImage != 0 {
 				a.pods[n].version = versionOf(tagOf(p.Spec.Containers[0].Image))
 			}
+			if a.podDo[n]&admit != 0 {
+				a.pods[n].told = toldIn(p)
+			}
 		}
 	}
 	for _, c := range d.Children.Claims {
@@ -259,6 +262,9 @@ func kept(seen *pod, p *corev1.Pod) uint8 {
 	if seen.start == joins && seen.told != 0 && p.Annotations[objects.AnnotationInitialCluster] == "" {
 		do |= forget
 	}
+	if seen.waits && !facts.WaitsToJoin(p) {
+		do |= admit
+	}
 	switch withdrawn := p.Annotations[objects.AnnotationWithdrawn] != ""; {
 	case withdrawn && seen.withdrawn == notWithdrawn:
 		do |= withdraw
@@ -276,7 +282,7 @@ func (j *judge) newPod(p *corev1.Pod) pod {
 	start := uint8(slices.Index(starts, p.Annotations[objects.AnnotationStart]))
 	var told set
 	if start == joins { // one that bootstraps is told what the record has
-		told = membersOf(objects.ParsePairs(p.Annotations[objects.AnnotationInitialCluster], "="))
+		told = toldIn(p)
 	}
 	return pod{
 		start:    start,
@@ -285,7 +291,13 @@ func (j *judge) newPod(p *corev1.Pod) pod {
 		version:  version,
 		oldFlags: oldFlags(version),
 		gated:    len(p.Spec.SchedulingGates) > 0,
+		waits:    facts.WaitsToJoin(p),
 	}
+}
+
+// toldIn is the membership that a pod says.
+func toldIn(p *corev1.Pod) set {
+	return membersOf(objects.ParsePairs(p.Annotations[objects.AnnotationInitialCluster], "="))
 }
 
 func membersOf[V any](byName map[string]V) (all set) {
@@ -304,6 +316,10 @@ func readRecord(o *corev1.ConfigMap) record {
 	r := record{exists: true, initial: membersOf(e.Initial), next: uint8(e.NextOrdinal),
 		version: versionOf(e.Version), founded: e.Provisioned(), quorate: e.HadQuorum(), choice: readChoice(e.Choice)}
 	for member, uid := range e.StartsOn {
+		if uid == facts.NothingStarts {
+			r.dropped = r.dropped.With(int(number(member)))
+			continue
+		}
 		r.startsOn[number(member)] = lastNumber(string(uid))
 	}
 	return r

@@ -58,6 +58,9 @@ func (m *model) held(s *worldState, n int) bool {
 
 // start runs prepare, then etcd, and says how the pod stands.
 func (m *model) start(s *worldState, n int, p *pod) (status uint8, broken []string) {
+	if p.waits {
+		return pending, nil
+	}
 	if !s.prepared.Has(n) {
 		if s.data[n] == nothing && (p.start == resumes || s.marked.Has(n)) {
 			return again(p, refused, refusedAgain), nil

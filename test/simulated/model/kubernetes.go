@@ -272,6 +272,9 @@ func (m *model) writePod(s *worldState, v *view, a *reply, n int) {
 		if a.podDo[n]&forget != 0 {
 			p.told = 0
 		}
+		if a.podDo[n]&admit != 0 {
+			p.waits, p.told = false, a.pods[n].told
+		}
 		if a.podDo[n]&newImage != 0 {
 			p.version, p.exchanged = a.pods[n].version, p.exchanged || p.ran()
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	rec "github.com/quorate-dev/quorate/hooks/record"
@@ -137,6 +138,10 @@ func (j *judge) pod(c *v1beta1.EtcdCluster, n int, p *pod) *corev1.Pod {
 	if p.gated {
 		o.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "gate"}}
 	}
+	if p.waits {
+		o.Spec.Volumes = []corev1.Volume{{Name: facts.VolumeGate}, objects.ClaimVolume(facts.VolumeData, name(n))}
+		o.Spec.InitContainers = []corev1.Container{{Name: objects.ContainerPrepare, Env: ofFirstEpoch}}
+	}
 	if p.bound {
 		o.Spec.NodeName, o.Status.PodIP = "node", "10.0.0.1"
 	}
@@ -157,6 +162,11 @@ func (j *judge) pod(c *v1beta1.EtcdCluster, n int, p *pod) *corev1.Pod {
 	return o
 }
 
+// ofFirstEpoch is how a pod names its epoch's record.
+var ofFirstEpoch = []corev1.EnvVar{{Name: facts.EnvEpoch, ValueFrom: &corev1.EnvVarSource{
+	ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: objects.EpochName(clusterName, 1)}}}}}
+
 // stages are those of a pod of which more than nothing is reported.
 var stages = [...]kubelet.Stage{runs: kubelet.Running, crashes: kubelet.Crashing, refused: kubelet.Refused,
 	refusedAgain: kubelet.Refused, unpulled: kubelet.Unpulled, unpulledAgain: kubelet.Unpulled}
@@ -175,6 +185,9 @@ func (j *judge) recordObject(c *v1beta1.EtcdCluster, r *record) *corev1.ConfigMa
 	starts := map[string]types.UID{}
 	for n := range r.started().All {
 		starts[name(n)] = j.ground(n, r.startsOn[n])
+	}
+	for n := range r.dropped.All {
+		starts[name(n)] = facts.NothingStarts
 	}
 	var says rec.Record
 	says.Source = rec.SourceEmpty

@@ -7,7 +7,7 @@ import (
 )
 
 // maxMembers is how many member numbers one state may hold at a time.
-const maxMembers = 12
+const maxMembers = 16
 
 type set = membership.Set
 
@@ -34,7 +34,7 @@ func namesOf(s set) string {
 
 // pod as the API server stores it, and as a cache shows it. Pods of one name differ in their uid; 0 is no pod.
 type pod struct {
-	told     set // the membership that a joining member is told
+	told     set // the membership that a joining member is told; none while it waits to be
 	uid      uint8
 	start    uint8
 	status   uint8
@@ -50,6 +50,7 @@ type pod struct {
 	withdrawn uint8 // the mark that withdraws its restart
 	oldFlags  bool  // made for a version that has other flags
 	fresh     bool  // started only seconds ago
+	waits     bool  // made before its member was added, and not let go
 }
 
 // How a pod starts its member.
@@ -99,6 +100,7 @@ type claim struct {
 type record struct {
 	initial  set
 	startsOn [maxMembers]uint8 // uid of the claim or memory pod; 0 is none
+	dropped  set               // those for which it says that nothing starts there
 	exists   bool
 	founded  bool
 	quorate  bool
@@ -258,11 +260,12 @@ const (
 	omit       uint8 = 0
 	keep       uint8 = 1
 	create     uint8 = 2
-	release    uint8 = 4  // besides keep: a pod's scheduling gate goes
-	newImage   uint8 = 8  // besides keep: a pod's image changes
-	withdraw   uint8 = 16 // besides keep: the restart of a pod is withdrawn
-	unwithdraw uint8 = 32 // besides keep: it is no longer
-	forget     uint8 = 64 // besides keep: a pod no longer says how to join
+	release    uint8 = 4   // besides keep: a pod's scheduling gate goes
+	newImage   uint8 = 8   // besides keep: a pod's image changes
+	withdraw   uint8 = 16  // besides keep: the restart of a pod is withdrawn
+	unwithdraw uint8 = 32  // besides keep: it is no longer
+	forget     uint8 = 64  // besides keep: a pod no longer says how to join
+	admit      uint8 = 128 // besides keep: a pod that waits is told how to join
 )
 
 // ---- words for facts
