@@ -25,11 +25,18 @@ import (
 // wanted.
 const NothingStarts types.UID = "none"
 
-// ToBeAdded reports whether the member of this name is none yet, and never was one: etcd does not list it, as far as that
-// is known, and its number is not below the mark.
+// ToBeAdded reports whether the member of this name is none yet, and never was one: etcd does not list it, as far as
+// that is known, its number is not below the mark, and no pod but one that waits has its name.
 func (f *Facts) ToBeAdded(name string) bool {
-	return f.Epoch != nil && f.Epoch.HadQuorum() && f.OnClaims() && f.Find(name) == nil && !f.OrdinalReserved(name) &&
-		!slices.ContainsFunc(f.allClaims(name), func(c *corev1.PersistentVolumeClaim) bool { return !f.Ours(c) })
+	if f.Epoch == nil || !f.Epoch.HadQuorum() || !f.OnClaims() {
+		return false
+	}
+	pod := f.Children.Pods[name]
+	others := func(c *corev1.PersistentVolumeClaim) bool { return !f.Ours(c) }
+	if pod != nil && !WaitsToJoin(pod) || slices.ContainsFunc(f.allClaims(name), others) {
+		return false
+	}
+	return f.Find(name) == nil && !f.OrdinalReserved(name)
 }
 
 // allClaims are those that there are of a member's name.
