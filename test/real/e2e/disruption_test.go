@@ -290,7 +290,9 @@ func TestTwoOfThreeNodesStayDead(t *testing.T) {
 	c.kube(append([]string{"delete", "pod", "--force", "--grace-period=0"}, others...)...)
 	c.doing()("recover", name, "FromSurvivor")
 	c.decides("SwitchEpoch", "")
-	c.kube(append([]string{"annotate", "pvc", objects.AnnotationFailedMember + "=true"}, others...)...)
+	for _, claim := range others {
+		c.kube("annotate", "pvc", claim, objects.AnnotationFailedMember+"=true")
+	}
 
 	c.survived(1, w, sure)
 	assert.NotEqual(t, clusterID, c.object().Status.ClusterID)
