@@ -45,6 +45,7 @@ type Account struct {
 	all        *node
 	nodes      map[string]*node
 	held       table
+	waiting    []waiting
 	lost       bool
 	leased     int64
 	most, keep int // mostNodes and mostHeld, but in tests
@@ -71,9 +72,37 @@ func New() *Account {
 // Changes says, before any record is counted, that a key has a record from after the last compaction.
 func (a *Account) Changes(hash uint64) { a.held.of(hash, a.keep) }
 
+// waiting is a record that is looked up in the table later, its slices not being good any more. Most of the time goes
+// by waiting for memory, and a row of lookups waits for all of it at once.
+type waiting struct {
+	Record
+	in *node
+}
+
+const atOnce = 64
+
 // Add counts a record.
 func (a *Account) Add(r Record) {
 	n := a.at(r.Key)
+	if !r.Gone {
+		n.holds(r.APIVersion, r.Kind)
+	}
+	a.waiting = append(a.waiting, waiting{r, n})
+	if len(a.waiting) == atOnce {
+		a.flush()
+	}
+}
+
+// flush counts the records that wait.
+func (a *Account) flush() {
+	a.held.touch(a.waiting)
+	for i := range a.waiting {
+		a.add(&a.waiting[i])
+	}
+	a.waiting = a.waiting[:0]
+}
+
+func (a *Account) add(r *waiting) {
 	keep := 0
 	if r.Written || a.Midway {
 		keep = a.keep
@@ -89,11 +118,10 @@ func (a *Account) Add(r Record) {
 	if !r.Gone {
 		is.bytes = uint32(r.Bytes)
 		is.marks |= uint32(one(r.Leased)) * leased
-		n.holds(r.APIVersion, r.Kind)
 	}
 	a.leased += int64(is.marks&leased) - int64(was.marks&leased)
-	n.lives += r.Lives
-	n.add(&v1beta1.PrefixContents{Keys: one(is.bytes > 0) - one(was.bytes > 0), Bytes: r.Bytes, Revisions: 1,
+	r.in.lives += r.Lives
+	r.in.add(&v1beta1.PrefixContents{Keys: one(is.bytes > 0) - one(was.bytes > 0), Bytes: r.Bytes, Revisions: 1,
 		LiveBytes: int64(is.bytes) - int64(was.bytes), Writes: one(r.Written), MostRevisions: int64(is.marks / revision),
 		LargestValue: r.Value})
 }
@@ -102,7 +130,10 @@ func (a *Account) Add(r Record) {
 func (a *Account) Count(key []byte, of v1beta1.PrefixContents) { a.at(key).add(&of) }
 
 // Settle lets go of what is not needed once all is counted.
-func (a *Account) Settle() { a.held = table{} }
+func (a *Account) Settle() {
+	a.flush()
+	a.held = table{}
+}
 
 func one(is bool) int64 {
 	if is {
@@ -208,6 +239,7 @@ func (a *Account) grow(above *node, prefix string) *node {
 
 // prune counts the lighter half of the prefixes with none below for the one above. One that a new one is made for stays.
 func (a *Account) prune() {
+	a.flush()
 	var weights []int64
 	for _, n := range a.nodes {
 		if n.below == 0 {

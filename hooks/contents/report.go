@@ -15,6 +15,7 @@ const least = 200
 
 // Report tells what was counted, and the heaviest prefixes: at most so many, and none without the one above.
 func (a *Account) Report(most int) *v1beta1.SnapshotContents {
+	a.flush()
 	all := a.whole()
 	total := a.told(all[len(all)-1])
 	c := &v1beta1.SnapshotContents{Total: total, LeasedKeys: min(a.leased, total.Keys), Estimated: a.lost}

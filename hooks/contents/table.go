@@ -14,6 +14,8 @@ const leased, revision = 1, 2
 type table struct {
 	slots []slot // a power of two, at least a quarter of them free
 	used  int
+	// touched is no number that means something: it is kept so that no compiler leaves out what loads slots.
+	touched uint64
 }
 
 type slot struct {
@@ -60,5 +62,16 @@ func (t *table) grow() {
 		if s.hash != 0 {
 			*t.at(s.hash) = s
 		}
+	}
+}
+
+// touch loads the slots of keys into the processor's cache.
+func (t *table) touch(all []waiting) {
+	if len(t.slots) == 0 {
+		return
+	}
+	last := uint64(len(t.slots) - 1)
+	for i := range all {
+		t.touched += t.slots[all[i].Hash&last].hash
 	}
 }

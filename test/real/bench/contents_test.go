@@ -45,7 +45,7 @@ func TestContents(t *testing.T) {
 	fill(t, file, *contentsMiB<<20 / *contentsValue, *contentsValue)
 	var with, without []time.Duration
 	var holds *archive.Contents
-	for range 5 {
+	for range 3 {
 		var took time.Duration
 		took, holds, _ = examined(t, file, nil)
 		without = append(without, took)
@@ -57,9 +57,9 @@ func TestContents(t *testing.T) {
 	}
 	slices.Sort(with)
 	slices.Sort(without)
-	whole := without[2] + tried(t, file, holds)
-	fmt.Printf("| %d MiB, %d records | %s | %s more | %.1f %% |\n", *contentsMiB, holds.Records, whole, with[2]-without[2],
-		100*float64(with[2]-without[2])/float64(whole))
+	whole := without[1] + tried(t, file, holds)
+	fmt.Printf("| %d MiB, %d records | %s | %s more | %.1f %% |\n", *contentsMiB, holds.Records, whole, with[1]-without[1],
+		100*float64(with[1]-without[1])/float64(whole))
 }
 
 // tried is how long it takes to restore a database on trial, and to have it served.
