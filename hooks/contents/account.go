@@ -41,14 +41,16 @@ type Record struct {
 type Account struct {
 	// Midway: a compaction was not finished, so that any key may have several revisions, and Lives is not known.
 	Midway bool
+	// Keep is how many keys are held in mind at most.
+	Keep int
 
-	all        *node
-	nodes      map[string]*node
-	held       table
-	waiting    []waiting
-	lost       bool
-	leased     int64
-	most, keep int // mostNodes and mostHeld, but in tests
+	all     *node
+	nodes   map[string]*node
+	held    table
+	waiting []waiting
+	lost    bool
+	leased  int64
+	most    int // mostNodes, but in tests
 }
 
 // node is a prefix, with what was counted of it and of none below.
@@ -66,11 +68,11 @@ type node struct {
 
 // New is an account of nothing.
 func New() *Account {
-	return &Account{all: &node{}, nodes: map[string]*node{}, most: mostNodes, keep: mostHeld}
+	return &Account{all: &node{}, nodes: map[string]*node{}, most: mostNodes, Keep: mostHeld}
 }
 
 // Changes says, before any record is counted, that a key has a record from after the last compaction.
-func (a *Account) Changes(hash uint64) { a.held.of(hash, a.keep) }
+func (a *Account) Changes(hash uint64) { a.held.of(hash, a.Keep) }
 
 // waiting is a record that is looked up in the table later, its slices not being good any more. Most of the time goes
 // by waiting for memory, and a row of lookups waits for all of it at once.
@@ -105,7 +107,7 @@ func (a *Account) flush() {
 func (a *Account) add(r *waiting) {
 	keep := 0
 	if r.Written || a.Midway {
-		keep = a.keep
+		keep = a.Keep
 	}
 	var other held // where the key is not held in mind
 	is := a.held.of(r.Hash, keep)

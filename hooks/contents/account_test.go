@@ -53,7 +53,7 @@ func TestBounded(t *testing.T) {
 func TestMoreKeysThanAreHeld(t *testing.T) {
 	t.Parallel()
 	a := New()
-	a.keep = 50
+	a.Keep = 50
 	for i := range 100 {
 		a.Add(record("a/k", uint64(i+1), 100))
 	}
