@@ -17,7 +17,7 @@ const (
 	longestPart = 64
 	mostNodes   = 1 << 14
 	fewOf       = 16
-	// mostHeld is how many keys are held in mind that were changed since the last compaction: some 50 MiB.
+	// mostHeld is how many keys are held in mind that were changed since the last compaction: 32 MiB.
 	mostHeld = 1 << 20
 )
 
@@ -41,22 +41,19 @@ type Record struct {
 type Account struct {
 	// Midway: a compaction was not finished, so that any key may have several revisions, and Lives is not known.
 	Midway bool
+	// Keep is how many keys are held in mind at most.
+	Keep int
 
-	all        *node
-	nodes      map[string]*node
-	held       map[uint64]held
-	lost       bool
-	leased     int64
-	most, keep int // mostNodes and mostHeld, but in tests
+	all     *node
+	nodes   map[string]*node
+	held    table
+	waiting []waiting
+	lost    bool
+	leased  int64
+	most    int // mostNodes, but in tests
 }
 
-// held is the last revision of a key that may have several.
-type held struct {
-	bytes, revisions uint32
-	leased           bool
-}
-
-// node is a prefix.
+// node is a prefix, with what was counted of it and of none below.
 type node struct {
 	v1beta1.PrefixContents
 
@@ -71,52 +68,74 @@ type node struct {
 
 // New is an account of nothing.
 func New() *Account {
-	return &Account{all: &node{}, nodes: map[string]*node{}, held: map[uint64]held{}, most: mostNodes, keep: mostHeld}
+	return &Account{all: &node{}, nodes: map[string]*node{}, most: mostNodes, Keep: mostHeld}
 }
 
 // Changes says, before any record is counted, that a key has a record from after the last compaction.
-func (a *Account) Changes(hash uint64) {
-	if _, known := a.held[hash]; known || len(a.held) < a.keep {
-		a.held[hash] = held{}
-	}
+func (a *Account) Changes(hash uint64) { a.held.of(hash, a.Keep) }
+
+// waiting is a record that is looked up in the table later, its slices not being good any more. Most of the time goes
+// by waiting for memory, and a row of lookups waits for all of it at once.
+type waiting struct {
+	Record
+	in *node
 }
+
+const atOnce = 64
 
 // Add counts a record.
 func (a *Account) Add(r Record) {
-	was, known := a.held[r.Hash]
-	is := held{revisions: was.revisions + 1}
+	n := a.at(r.Key)
+	if !r.Gone {
+		n.holds(r.APIVersion, r.Kind)
+	}
+	a.waiting = append(a.waiting, waiting{r, n})
+	if len(a.waiting) == atOnce {
+		a.flush()
+	}
+}
+
+// flush counts the records that wait.
+func (a *Account) flush() {
+	a.held.touch(a.waiting)
+	for i := range a.waiting {
+		a.add(&a.waiting[i])
+	}
+	a.waiting = a.waiting[:0]
+}
+
+func (a *Account) add(r *waiting) {
+	keep := 0
+	if r.Written || a.Midway {
+		keep = a.Keep
+	}
+	var other held // where the key is not held in mind
+	is := a.held.of(r.Hash, keep)
+	if is == nil {
+		a.lost = a.lost || keep > 0
+		is = &other
+	}
+	was := *is
+	*is = held{marks: was.marks&^leased + revision}
 	if !r.Gone {
 		is.bytes = uint32(r.Bytes)
-		is.leased = r.Leased
+		is.marks |= uint32(one(r.Leased)) * leased
 	}
-	switch {
-	case known, (r.Written || a.Midway) && len(a.held) < a.keep:
-		a.held[r.Hash] = is
-	case r.Written || a.Midway:
-		a.lost = true
-	}
-	a.leased += one(is.leased) - one(was.leased)
-	change := v1beta1.PrefixContents{Keys: one(is.bytes > 0) - one(was.bytes > 0), Bytes: r.Bytes, Revisions: 1,
-		LiveBytes: int64(is.bytes) - int64(was.bytes), Writes: one(r.Written), MostRevisions: int64(is.revisions),
-		LargestValue: r.Value}
-	for n := a.at(r.Key); n != nil; n = n.above {
-		n.add(&change)
-		n.lives += r.Lives
-		if !r.Gone {
-			n.holds(r.APIVersion, r.Kind)
-		}
-	}
+	a.leased += int64(is.marks&leased) - int64(was.marks&leased)
+	r.in.lives += r.Lives
+	r.in.add(&v1beta1.PrefixContents{Keys: one(is.bytes > 0) - one(was.bytes > 0), Bytes: r.Bytes, Revisions: 1,
+		LiveBytes: int64(is.bytes) - int64(was.bytes), Writes: one(r.Written), MostRevisions: int64(is.marks / revision),
+		LargestValue: r.Value})
 }
 
 // Count adds what is known of a key without its records.
-func (a *Account) Count(key []byte, of v1beta1.PrefixContents) {
-	for n := a.at(key); n != nil; n = n.above {
-		n.add(&of)
-	}
-}
+func (a *Account) Count(key []byte, of v1beta1.PrefixContents) { a.at(key).add(&of) }
 
 // Settle lets go of what is not needed once all is counted.
-func (a *Account) Settle() { a.held = nil }
+func (a *Account) Settle() {
+	a.flush()
+	a.held = table{}
+}
 
 func one(is bool) int64 {
 	if is {
@@ -148,31 +167,51 @@ func (n *node) holds(apiVersion, kind []byte) {
 	}
 }
 
-// at is the deepest prefix of a key.
+// take adds what was counted of a node below.
+func (n *node) take(below *node) {
+	n.add(&below.PrefixContents)
+	n.lives += below.lives
+	if below.valued {
+		n.holds([]byte(below.apiVersion), []byte(below.Kind))
+		n.mixed = n.mixed || below.mixed
+	}
+}
+
+// at is the deepest prefix of a key. Mostly it is there, and then those above are not looked for.
 func (a *Account) at(key []byte) *node {
-	n := a.all
-	end := 0
-	for range deepest {
-		from := end
-		if from == 0 && len(key) > 0 && key[0] == '/' {
-			from = 1
-		}
+	var ends [deepest]int
+	parts := 0
+	for from := leading(key); parts < deepest; parts++ {
 		length := bytes.IndexByte(key[from:], '/')
 		if length < 0 || length > longestPart {
 			break
 		}
-		end = from + length + 1
-		next := a.nodes[string(key[:end])]
-		if next == nil {
-			if !n.takes() || !printed(key[from:end]) {
-				break
-			}
-			next = a.grow(n, string(key[:end]))
+		from += length + 1
+		ends[parts] = from
+	}
+	n := a.all
+	there := parts
+	for ; there > 0; there-- {
+		if found := a.nodes[string(key[:ends[there-1]])]; found != nil {
+			n = found
+			break
 		}
-		n = next
+	}
+	for ; there < parts; there++ {
+		from := 0
+		if there > 0 {
+			from = ends[there-1]
+		}
+		if !n.takes() || !printed(key[from:ends[there]]) {
+			break
+		}
+		n = a.grow(n, string(key[:ends[there]]))
 	}
 	return n
 }
+
+// leading is 1 for a key that begins with a slash, which ends no part.
+func leading(key []byte) int { return int(one(bytes.HasPrefix(key, []byte{'/'}))) }
 
 // takes reports whether a node gets another one below. One from which some were taken gets few: what is heavy comes
 // again, and each that is light costs a place.
@@ -200,8 +239,9 @@ func (a *Account) grow(above *node, prefix string) *node {
 	return n
 }
 
-// prune forgets the lighter half of the prefixes with none below. One that a new one is made for stays.
+// prune counts the lighter half of the prefixes with none below for the one above. One that a new one is made for stays.
 func (a *Account) prune() {
+	a.flush()
 	var weights []int64
 	for _, n := range a.nodes {
 		if n.below == 0 {
@@ -218,6 +258,7 @@ func (a *Account) prune() {
 	}
 	for _, n := range gone {
 		delete(a.nodes, n.Prefix)
+		n.above.take(n)
 		n.above.below--
 		n.above.pruned = true
 	}

@@ -31,7 +31,7 @@ func TestBounded(t *testing.T) {
 				key = fmt.Sprintf("/late/heavy/%d", i)
 				heavy += 100
 			}
-			a.Add(record(key, uint64(i), 100))
+			a.Add(record(key, uint64(i+1), 100))
 			require.LessOrEqual(t, len(a.nodes), a.most+1)
 		}
 		c := a.Report(10)
@@ -53,12 +53,12 @@ func TestBounded(t *testing.T) {
 func TestMoreKeysThanAreHeld(t *testing.T) {
 	t.Parallel()
 	a := New()
-	a.keep = 50
+	a.Keep = 50
 	for i := range 100 {
-		a.Add(record("a/k", uint64(i), 100))
+		a.Add(record("a/k", uint64(i+1), 100))
 	}
 	for i := range 100 {
-		again := record("a/k", uint64(i), 100)
+		again := record("a/k", uint64(i+1), 100)
 		again.Lives = 0
 		a.Add(again)
 	}
@@ -117,7 +117,7 @@ func BenchmarkAdd(b *testing.B) {
 			a := New()
 			for i := range b.N {
 				key := fmt.Appendf(nil, "/registry/kind-%d/namespace-%d/%d", i%97, i%namespaces, i)
-				a.Add(Record{Key: key, Hash: uint64(i), Bytes: 1000})
+				a.Add(Record{Key: key, Hash: uint64(i + 1), Bytes: 1000})
 			}
 		})
 	}

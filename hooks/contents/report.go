@@ -15,9 +15,11 @@ const least = 200
 
 // Report tells what was counted, and the heaviest prefixes: at most so many, and none without the one above.
 func (a *Account) Report(most int) *v1beta1.SnapshotContents {
-	total := a.told(a.all)
+	a.flush()
+	all := a.whole()
+	total := a.told(all[len(all)-1])
 	c := &v1beta1.SnapshotContents{Total: total, LeasedKeys: min(a.leased, total.Keys), Estimated: a.lost}
-	for _, n := range a.nodes {
+	for _, n := range all[:len(all)-1] {
 		if told := a.told(n); weight(&told, &total)*least >= 1 {
 			c.Prefixes = append(c.Prefixes, told)
 		}
@@ -27,6 +29,23 @@ func (a *Account) Report(most int) *v1beta1.SnapshotContents {
 	})
 	c.Prefixes = c.Prefixes[:min(most, len(c.Prefixes))]
 	return c
+}
+
+// whole are copies of all nodes, each with all that is below it: first the longest prefixes, and last that of all.
+func (a *Account) whole() []*node {
+	all := append(slices.Collect(maps.Values(a.nodes)), a.all)
+	slices.SortFunc(all, func(x, y *node) int { return len(y.Prefix) - len(x.Prefix) })
+	copies := map[*node]*node{}
+	for i, n := range all {
+		is := *n
+		copies[n] = &is
+		all[i] = &is
+	}
+	for _, n := range all[:len(all)-1] {
+		n.above = copies[n.above]
+		n.above.take(n)
+	}
+	return all
 }
 
 // weight is the largest part that a prefix has of anything. That of the one above is no less.

@@ -22,6 +22,9 @@ import (
 const (
 	// StreamPort is where that pod answers: /health, /status and /metrics.
 	StreamPort = 2390
+	// WritesPort is where it tells who writes, to those inside of the pod alone, as kubectl port-forward is: what it tells
+	// are names of keys.
+	WritesPort = 2391
 	// streamEnds is how long the pod may take to store what it has seen when it is told to end, in seconds.
 	streamEnds = 30
 )

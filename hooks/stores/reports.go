@@ -118,6 +118,16 @@ type Stream struct {
 	Error string `json:"error,omitempty"`
 }
 
+// Writes is what `quorate-snapshot stream` tells of who writes: in the last hour that is over, as far as it ran in that,
+// or since it began.
+type Writes struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// Contents of what has arrived: Keys that were changed, Writes, their Bytes. Prefixes has none where what is stored
+	// is encrypted.
+	Contents *v1beta1.SnapshotContents `json:"contents"`
+}
+
 // Reasons for which a stream ends for good.
 const (
 	// StreamCompacted: etcd no longer has the next revision. StreamUsersChanged: users or roles have changed, which a

@@ -61,7 +61,7 @@ var commands = []command{
 	},
 	{
 		name: "top", args: "[NAME] [--by=MEASURE] [--live]", example: "top orders --depth=2 --by=keys",
-		does:  "who fills etcd, by prefix of keys: of its newest snapshot, or of a member now",
+		does:  "who fills etcd, by prefix: of its newest snapshot and stream, or of a member now",
 		takes: []words{clusterName},
 		flags: (*invocation).topFlags,
 		valid: (*invocation).validTop,

@@ -2,6 +2,7 @@ package kubectl
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 
 	"encoding/json"
@@ -56,8 +57,9 @@ type kube struct {
 	// says is what kubectl answers to a call that begins so, instead of what is here. fails is what it answers with
 	// an error.
 	says, fails map[string]string
-	// closed are pods that can't be forwarded to.
+	// closed are pods that can't be forwarded to; served are the addresses at which others are.
 	closed  []string
+	served  map[string]string
 	calls   []string
 	applied []string // what kubectl was given to apply
 	// forwards are the calls that open ways to pods.
@@ -183,7 +185,7 @@ func (k *kube) forward(_ context.Context, namespace, pod string, _ int) (string,
 		return "", nil, errors.New("this version can't pod/" + pod)
 	}
 	k.count(1)
-	return "127.0.0.1:1", func() { k.count(-1) }, nil
+	return cmp.Or(k.served[pod], "127.0.0.1:1"), func() { k.count(-1) }, nil
 }
 
 func (k *kube) count(n int) {

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // The command top: who fills etcd, as a verified snapshot tells, or a member that is asked now.
@@ -85,8 +89,16 @@ type topDocument struct {
 	GrowthPerDay int64                     `json:"growthPerDay,omitempty"`
 	FullAt       time.Time                 `json:"fullAt,omitzero"`
 	Contents     *v1beta1.SnapshotContents `json:"contents"`
+	// Streams tell who wrote in the last hour.
+	Streams []streamed `json:"streams,omitempty"`
 
 	remarks []string
+}
+
+// streamed is what the stream of a schedule tells.
+type streamed struct {
+	Schedule string `json:"schedule"`
+	stores.Writes
 }
 
 func (a *invocation) top(ctx context.Context) error {
@@ -99,6 +111,7 @@ func (a *invocation) top(ctx context.Context) error {
 		err = a.topLive(ctx, c.EtcdCluster, d)
 	} else {
 		err = a.topStored(ctx, c.EtcdCluster, d)
+		a.topStreams(ctx, c.EtcdCluster, d)
 	}
 	if err != nil {
 		return err
@@ -195,6 +208,58 @@ func (d *topDocument) grows(since []v1beta1.EtcdSnapshot) {
 	d.remarks = append(d.remarks, words)
 }
 
+// topStreams is who writes, as the streams of a cluster tell. Where one does not, the rest is told all the same.
+func (a *invocation) topStreams(ctx context.Context, c *v1beta1.EtcdCluster, d *topDocument) {
+	all, err := a.schedulesOf(ctx, c)
+	if err != nil {
+		d.remarks = append(d.remarks, "no stream is asked who writes: "+err.Error())
+	}
+	for i := range all {
+		stream := all[i].Status.Stream
+		if stream == nil {
+			continue
+		}
+		writes, err := a.writes(ctx, c.Namespace, stream.Pod)
+		if err != nil {
+			d.remarks = append(d.remarks, fmt.Sprintf("pod %s, the stream of %s, does not tell who writes: %s", stream.Pod,
+				all[i].Name, err))
+			continue
+		}
+		d.Streams = append(d.Streams, streamed{all[i].Name, *writes})
+	}
+}
+
+const (
+	writesWithin = 10 * time.Second
+	writesLimit  = 1 << 20
+)
+
+// writes is what the pod of a stream tells.
+func (a *invocation) writes(ctx context.Context, namespace, pod string) (*stores.Writes, error) {
+	ctx, cancel := context.WithTimeout(ctx, writesWithin)
+	defer cancel()
+	address, stop, err := a.kube.forward(ctx, namespace, pod, snapshot.WritesPort)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request) // by no proxy
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	writes := &stores.Writes{}
+	err = json.NewDecoder(io.LimitReader(answer.Body, writesLimit)).Decode(writes)
+	if err == nil && writes.Contents == nil {
+		err = errors.New("nothing has arrived yet")
+	}
+	return writes, err
+}
+
 // asked is an etcd that tells keys and changes.
 type asked interface {
 	Keys(ctx context.Context, endpoint observation.Endpoint, each func(key []byte, leased bool)) error
@@ -274,19 +339,85 @@ func (a *invocation) count(ctx context.Context, etcd asked, from observation.End
 	return nil
 }
 
-// printTop prints a table.
-func (a *invocation) printTop(d *topDocument) {
-	p := page{a.Out}
-	for _, words := range d.remarks {
-		for _, line := range wrapped(words, width) {
-			fmt.Fprintln(a.Out, line)
-		}
+// Columns of the tables, behind the prefix.
+var (
+	storedColumns   = []string{"KIND", "KEYS", "LIVE", "REVISIONS", "BYTES", "WRITES", "MOST", "LARGEST"}
+	liveColumns     = []string{"KEYS", "WRITES", "WRITTEN"}
+	streamedColumns = []string{"KIND", "KEYS", "WRITES", "WRITTEN", "MOST", "LARGEST"}
+)
+
+// cells are what columns show of a row.
+var cells = map[string]func(row *v1beta1.PrefixContents) string{
+	"KIND": func(row *v1beta1.PrefixContents) string {
+		_, kind, _ := strings.Cut(row.Kind, " ")
+		return kind
+	},
+	"KEYS":      func(row *v1beta1.PrefixContents) string { return tally(row.Keys) },
+	"LIVE":      func(row *v1beta1.PrefixContents) string { return amount(row.LiveBytes) },
+	"REVISIONS": func(row *v1beta1.PrefixContents) string { return tally(row.Revisions) },
+	"BYTES":     func(row *v1beta1.PrefixContents) string { return amount(row.Bytes) },
+	"WRITES":    func(row *v1beta1.PrefixContents) string { return tally(row.Writes) },
+	"WRITTEN":   func(row *v1beta1.PrefixContents) string { return amount(row.Bytes) },
+	"MOST":      func(row *v1beta1.PrefixContents) string { return tally(row.MostRevisions) },
+	"LARGEST":   func(row *v1beta1.PrefixContents) string { return amount(row.LargestValue) },
+}
+
+func tally(n int64) string {
+	if n <= 0 {
+		return ""
 	}
-	rows := contents.At(d.Contents.Prefixes, a.topping.depth)
+	return fmt.Sprint(n)
+}
+
+func amount(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	if n < 10<<10 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return size(n)
+}
+
+// printTop prints tables.
+func (a *invocation) printTop(d *topDocument) {
+	for _, words := range d.remarks {
+		a.wrap(words)
+	}
+	if a.topping.live {
+		a.printPrefixes(d.Contents, liveColumns)
+		fmt.Fprintf(a.Out, "%s with a lease\n", count(int(d.Contents.LeasedKeys), "key"))
+		return
+	}
+	a.printPrefixes(d.Contents, storedColumns)
+	fmt.Fprintf(a.Out, "%s with a lease; %s\n", count(int(d.Contents.LeasedKeys), "key"),
+		count(int(d.Contents.Leases), "lease"))
+	for _, s := range d.Streams {
+		fmt.Fprintln(a.Out)
+		a.wrap(fmt.Sprintf("written from %s to %s UTC, as the stream of %s saw it", s.From.UTC().Format("15:04"),
+			s.To.UTC().Format("15:04"), s.Schedule))
+		if len(s.Contents.Prefixes) == 0 && s.Contents.Total.Writes > 0 {
+			a.wrap("it names no prefix, as what it stores is encrypted; --live asks a member")
+		}
+		if s.Contents.Estimated {
+			a.wrap("so many keys were written that they are not counted, and that MOST may be too few")
+		}
+		a.printPrefixes(s.Contents, streamedColumns)
+	}
+}
+
+func (a *invocation) wrap(words string) {
+	for _, line := range wrapped(words, width) {
+		fmt.Fprintln(a.Out, line)
+	}
+}
+
+// printPrefixes prints a table.
+func (a *invocation) printPrefixes(of *v1beta1.SnapshotContents, columns []string) {
+	rows := contents.At(of.Prefixes, a.topping.depth)
 	by := measures[a.topping.by]
 	slices.SortStableFunc(rows, func(x, y v1beta1.PrefixContents) int { return cmp.Compare(by(&y), by(&x)) })
-	total := d.Contents.Total
-	rest := total
+	rest := of.Total
 	for _, row := range rows {
 		rest.Keys -= row.Keys
 		rest.LiveBytes -= row.LiveBytes
@@ -296,49 +427,24 @@ func (a *invocation) printTop(d *topDocument) {
 	}
 	rest.MostRevisions = 0
 	rest.LargestValue = 0
-	head := []string{"PREFIX", "KIND", "KEYS", "LIVE", "REVISIONS", "BYTES", "WRITES", "MOST", "LARGEST"}
-	if a.topping.live {
-		head = []string{"PREFIX", "KEYS", "WRITES", "WRITTEN"}
+	lines := [][]string{append([]string{"PREFIX"}, columns...)}
+	add := func(name string, row *v1beta1.PrefixContents) {
+		line := []string{name}
+		for _, column := range columns {
+			line = append(line, cells[column](row))
+		}
+		lines = append(lines, line)
 	}
-	lines := [][]string{head}
 	for _, row := range rows {
-		lines = append(lines, a.topCells(row.Prefix, &row))
+		name := row.Prefix
+		if row.Partial {
+			name += " (at least)"
+		}
+		add(name, &row)
 	}
 	if rest.Keys > 0 || rest.Revisions > 0 || rest.Writes > 0 {
-		lines = append(lines, a.topCells("(others)", &rest))
+		add("(others)", &rest)
 	}
-	p.columns("", append(lines, a.topCells("(all)", &total)))
-	leases := fmt.Sprintf("; %s", count(int(d.Contents.Leases), "lease"))
-	if a.topping.live {
-		leases = ""
-	}
-	fmt.Fprintf(a.Out, "%s with a lease%s\n", count(int(d.Contents.LeasedKeys), "key"), leases)
-}
-
-// topCells are those of a row.
-func (a *invocation) topCells(name string, row *v1beta1.PrefixContents) []string {
-	number := func(n int64) string {
-		if n <= 0 {
-			return ""
-		}
-		return fmt.Sprint(n)
-	}
-	amount := func(n int64) string {
-		if n <= 0 {
-			return ""
-		}
-		if n < 10<<10 {
-			return fmt.Sprintf("%d B", n)
-		}
-		return size(n)
-	}
-	if row.Partial {
-		name += " (at least)"
-	}
-	if a.topping.live {
-		return []string{name, number(row.Keys), number(row.Writes), amount(row.Bytes)}
-	}
-	_, kind, _ := strings.Cut(row.Kind, " ")
-	return []string{name, kind, number(row.Keys), amount(row.LiveBytes), number(row.Revisions), amount(row.Bytes),
-		number(row.Writes), number(row.MostRevisions), amount(row.LargestValue)}
+	add("(all)", &of.Total)
+	page{a.Out}.columns("", lines)
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -32,6 +34,54 @@ func (k *kube) filled() {
 		of("nightly-1", "orders", "2026-02-28T11:00:00Z", "", 12<<20),
 		of("theirs", "others", "2026-03-01T11:30:00Z", "", 1),
 	}, ",") + `]}`
+}
+
+// streaming: two schedules of the cluster have a stream, and the pod of the first tells who writes.
+func (k *kube) streaming(told string) {
+	of := func(name, cluster string) string {
+		return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"template":{"spec":{"clusterRef":{"name":%q}}}},
+			"status":{"stream":{"pod":"%s-stream-1"}}}`, name, cluster, name)
+	}
+	k.says["get "+schedules+" -n shop -o json"] = `{"items":[` + of("hourly", "orders") + `,` + of("nightly", "orders") +
+		`,` + of("theirs", "others") + `]}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(told))
+	}))
+	k.t.Cleanup(server.Close)
+	k.served = map[string]string{"hourly-stream-1": server.Listener.Addr().String()}
+	k.closed = []string{"nightly-stream-1"}
+}
+
+const writesTold = `{"from":"2026-03-01T10:20:30Z","to":"2026-03-01T11:00:00Z","contents":{"total":{"keys":12,"bytes":9000,
+	"writes":40,"revisions":40,"mostRevisions":9,"largestValue":700}%s}}`
+
+// TestTopOfStreams shows who wrote in the last hour, by the streams that tell it.
+func TestTopOfStreams(t *testing.T) {
+	k := steady(t)
+	k.filled()
+	k.streaming(fmt.Sprintf(writesTold, `,"prefixes":[
+		{"prefix":"/registry/","keys":12,"bytes":9000,"writes":40,"revisions":40,"mostRevisions":9,"largestValue":700},
+		{"prefix":"/registry/pods/","kind":"v1 Pod","keys":9,"bytes":5000,"writes":10,"revisions":10,"mostRevisions":2},
+		{"prefix":"/registry/leases/","keys":3,"bytes":4000,"writes":30,"revisions":30,"mostRevisions":9}]`))
+	code, out, errs := k.runs(healthy(), "top", "orders", "-n", "shop", "--by=writes")
+	assert.Zero(t, code, errs)
+	golden(t, "top-streams", out)
+	assert.NotContains(t, k.forwards, "port-forward theirs-stream-1 -n shop")
+
+	code, out, errs = k.runs(healthy(), "top", "orders", "-n", "shop", "-o", "json")
+	assert.Zero(t, code, errs)
+	var d topDocument
+	require.NoError(t, json.Unmarshal([]byte(out), &d))
+	require.Len(t, d.Streams, 1)
+	assert.Equal(t, "hourly", d.Streams[0].Schedule)
+	assert.EqualValues(t, 40, d.Streams[0].Contents.Total.Writes)
+
+	k.streaming(fmt.Sprintf(writesTold, ""))
+	_, out, _ = k.runs(healthy(), "top", "orders", "-n", "shop")
+	assert.Contains(t, out, "as what it stores is encrypted")
+	k.streaming("null")
+	_, out, _ = k.runs(healthy(), "top", "orders", "-n", "shop")
+	assert.Contains(t, out, "does not tell who writes: nothing has arrived yet")
 }
 
 // TestTop shows who fills etcd by the newest snapshot, and when it will be full; what a snapshot does not name; and a

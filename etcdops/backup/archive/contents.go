@@ -278,10 +278,13 @@ func (r *reading) count(name, value []byte) error {
 		r.toHash(name, hash, value)
 	}
 	if r.account != nil && len(kv.key) > 0 {
-		apiVersion, kind := kindOf(kv.value)
-		r.account.Add(contents.Record{Key: kv.key, Hash: hash, Bytes: int64(len(name) + len(value)),
-			Value: int64(len(kv.value)), APIVersion: apiVersion, Kind: kind, Leased: kv.leased, Gone: gone, Written: after,
-			Lives: lives})
+		record := kv.record()
+		record.Hash = hash
+		record.Bytes = int64(len(name) + len(value))
+		record.Gone = gone
+		record.Written = after
+		record.Lives = lives
+		r.account.Add(record)
 	}
 	return nil
 }
@@ -332,6 +335,21 @@ type keyValue struct {
 	key, value []byte
 	version    uint64
 	leased     bool
+}
+
+// record is what an account counts of it.
+func (kv *keyValue) record() contents.Record {
+	apiVersion, kind := kindOf(kv.value)
+	return contents.Record{Key: kv.key, Value: int64(len(kv.value)), APIVersion: apiVersion, Kind: kind, Leased: kv.leased}
+}
+
+// Written is what an account counts of a change of a key, by its mvccpb.KeyValue.
+func Written(value []byte) contents.Record {
+	kv, _ := keyValueOf(value)
+	r := kv.record()
+	r.Bytes = int64(revisionLength + len(value))
+	r.Written = true
+	return r
 }
 
 func keyValueOf(record []byte) (kv keyValue, ok bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
 	"github.com/quorate-dev/quorate/etcdops/backup/stream"
 	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
@@ -58,6 +60,7 @@ func Stream(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	end, err := serve(s.listen, monitor, s.Options.Log)
 	if err == nil {
 		defer end()
+		defer s.serveWrites(monitor.Writes)()
 		report, err = stream.Run(ctx, s.Options, monitor)
 	}
 	if err != nil {
@@ -106,6 +109,20 @@ func readStreaming(args []string, stderr io.Writer) (*streaming, error) {
 	s.Options.Form = s.ordering.Form
 	s.Options.Log = slog.New(slog.NewJSONHandler(stderr, nil))
 	return s, nil
+}
+
+// serveWrites tells who writes, where it tells how it is. A stream goes on without it.
+func (s *streaming) serveWrites(writes *stream.Writes) (end func()) {
+	writes.Nameless = len(s.Options.Form.Recipients) > 0
+	if s.listen == "" {
+		return func() {}
+	}
+	end, err := serve(fmt.Sprintf("127.0.0.1:%d", snapshot.WritesPort), writes, s.Options.Log)
+	if err != nil {
+		s.Options.Log.Warn("the stream does not tell who writes", "reason", archive.Words(err))
+		return func() {}
+	}
+	return end
 }
 
 // serve tells over HTTP how something is, until the function is called.

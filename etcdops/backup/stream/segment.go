@@ -8,6 +8,7 @@
 //	inspection.go    what a watch does not show: leases, users, hashes
 //	prune.go     which segments no restore needs any more
 //	serve.go     how the stream is, over HTTP
+//	writes.go    who writes, by prefix and hour
 //
 // etcd's revisions have no gaps: each has at least one event (storeTxnWrite.End in etcd's package mvcc raises the
 // revision only with changes). So revisions that follow on each other are complete, and nothing else is needed to know:

@@ -16,6 +16,9 @@ import (
 //	GET /status   a reports.Stream in JSON
 //	GET /metrics  the same for Prometheus
 type Monitor struct {
+	// Writes counts who writes.
+	Writes *Writes
+
 	late time.Duration
 
 	mu     sync.Mutex
@@ -27,7 +30,7 @@ type Monitor struct {
 
 // NewMonitor is one of a stream with this Options.FlushAfter.
 func NewMonitor(flushAfter time.Duration) *Monitor {
-	return &Monitor{late: 3 * flushAfter, lag: NewLag()}
+	return &Monitor{Writes: NewWrites(), late: 3 * flushAfter, lag: NewLag()}
 }
 
 func (m *Monitor) begin(clusterID string, reach int64) {

@@ -249,6 +249,7 @@ func (w *writer) run(ctx context.Context, standing archive.Standing, reach int64
 // add takes what has arrived into the open segment.
 func (w *writer) add(b batch) {
 	w.monitor.saw(b.last, b.at, b.events == 0)
+	w.monitor.Writes.add(&b)
 	if b.events == 0 {
 		return
 	}
