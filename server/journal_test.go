@@ -187,13 +187,11 @@ func filesOf(t *testing.T, dir string) (names []string, bytes int64) {
 	return names, bytes
 }
 
-// readFile reads a file on the volume.
-func readFile(t *testing.T, name string) (entries []*journal.Entry, all journal.Objects, whole bool) {
+// entriesIn are those in a file from the volume.
+func entriesIn(t *testing.T, file []byte) (entries []*journal.Entry, all journal.Objects, whole bool) {
 	t.Helper()
-	file, err := os.ReadFile(name)
-	require.NoError(t, err)
 	text, whole := journal.Unpack(file)
-	entries, all, err = journal.Read(bytes.NewReader(text))
+	entries, all, err := journal.Read(bytes.NewReader(text))
 	require.NoError(t, err)
 	return entries, all, whole
 }
@@ -216,10 +214,14 @@ func TestTheJournalIsKeptOnAVolume(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); s.KeepJournal(ctx) }()
-	require.Equal(t, http.StatusOK, post(s.Handler(), "/sync", steady(t)).Code)
+	for range 5 {
+		for _, body := range [][]byte{steady(t), edited(t, set(5, "replicas", "parent", "spec"))} {
+			require.Equal(t, http.StatusOK, post(s.Handler(), "/sync", body).Code)
+		}
+	}
 	require.Eventually(t, func() bool { names, size := filesOf(t, dir); return len(names) == 2 && size > 2*perFile },
 		10*time.Second, time.Millisecond)
-	for i := range 8 {
+	for i := range 4 {
 		var random [perFile]byte
 		_, _ = rand.Read(random[:])
 		o, d := noted(i, base64.StdEncoding.EncodeToString(random[:]))
@@ -232,7 +234,9 @@ func TestTheJournalIsKeptOnAVolume(t *testing.T) {
 	assert.LessOrEqual(t, size, 4*int64(perFile)+perFile/8)
 	var last []*journal.Entry
 	for _, name := range names {
-		entries, all, whole := readFile(t, name)
+		file, err := os.ReadFile(name)
+		require.NoError(t, err)
+		entries, all, whole := entriesIn(t, file)
 		assert.True(t, whole)
 		for _, r := range entries {
 			_, err := r.Observation(all)
@@ -241,7 +245,7 @@ func TestTheJournalIsKeptOnAVolume(t *testing.T) {
 		last = entries
 	}
 	require.NotEmpty(t, last)
-	assert.Equal(t, "demo-7", last[len(last)-1].Name, "what waited is written in the end")
+	assert.Equal(t, "demo-3", last[len(last)-1].Name, "what waited is written in the end")
 	assert.NotContains(t, log.String(), "not in the journal")
 }
 
@@ -259,22 +263,19 @@ func TestAnEntryThatWasCutOff(t *testing.T) {
 	}
 	names, _ := filesOf(t, r.volume.dir)
 	require.Len(t, names, 1)
-	for i := len(ends) - 1; i >= 0; i-- { // as if the process were killed there
-		require.NoError(t, os.Truncate(names[0], ends[i]))
-		entries, _, whole := readFile(t, names[0])
+	file, err := os.ReadFile(names[0])
+	require.NoError(t, err)
+	for i, end := range ends { // as if the process were killed there
+		entries, _, whole := entriesIn(t, file[:end])
 		assert.Len(t, entries, i+1)
 		assert.True(t, whole)
-		for _, less := range []int64{1, 2, 5, 40} {
-			require.NoError(t, os.Truncate(names[0], ends[i]-less))
-			entries, _, whole = readFile(t, names[0])
+		for _, less := range []int64{1, 2, 5, 20} {
+			entries, _, whole = entriesIn(t, file[:end-less])
 			assert.GreaterOrEqual(t, len(entries), i)
 			assert.False(t, whole)
 		}
 	}
-	assert.Less(t, ends[19], int64(20<<10))
-
-	require.NoError(t, os.WriteFile(names[0], []byte("\x1f\x8b"), 0o600))
-	_, _, whole := readFile(t, names[0])
+	_, _, whole := entriesIn(t, file[:2])
 	assert.False(t, whole)
 }
 
