@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -167,12 +168,14 @@ func (all Objects) Wanted(d *Decided) (Children, error) {
 // New entries a decision. The result holds its objects by itself, and o and d are not changed.
 func New(version string, o observation.Observation, d decision.Decision) (*Entry, Objects, error) {
 	all := Objects{}
+	k := deskOf(nil, all)
+	defer k.leave()
 	// not so objects: of theirs an amount of 0 is something else than none
-	observed, err := json.Marshal(observedOf(o), written, all.apart(), json.OmitZeroStructFields(true))
+	observed, err := json.Marshal(observedOf(o), written, k.apart, json.OmitZeroStructFields(true))
 	if err != nil {
 		return nil, nil, fmt.Errorf("an observation can't be written down: %w", err)
 	}
-	decided, err := all.decided(d)
+	decided, err := k.decided(d, &Decided{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -190,8 +193,14 @@ func (r *Entry) Text() (jsontext.Value, error) { return json.Marshal(r, written)
 
 // Observation is what was observed. The objects must be among these.
 func (r *Entry) Observation(all Objects) (observation.Observation, error) {
+	k := deskOf(all, nil)
+	defer k.leave()
+	return k.observation(r)
+}
+
+func (k *desk) observation(r *Entry) (observation.Observation, error) {
 	var read observed
-	if err := json.Unmarshal(r.Observed, &read, written, all.together()); err != nil {
+	if err := json.Unmarshal(r.Observed, &read, written, k.together); err != nil {
 		return observation.Observation{}, fmt.Errorf("the entry of %s/%s at %s can't be read: %w", r.Namespace, r.Name,
 			r.Time.Format(time.RFC3339), err)
 	}
@@ -200,38 +209,88 @@ func (r *Entry) Observation(all Objects) (observation.Observation, error) {
 
 // Replayed is what this release decides of what was observed. Its objects are added to those.
 func (r *Entry) Replayed(all Objects, decide Decide) (Decided, error) {
-	o, err := r.Observation(all)
+	k := deskOf(all, all)
+	defer k.leave()
+	return k.replayed(r, decide)
+}
+
+func (k *desk) replayed(r *Entry, decide Decide) (Decided, error) {
+	o, err := k.observation(r)
 	if err != nil {
 		return Decided{}, err
 	}
-	return all.decided(decide(o))
+	return k.decided(decide(o), &r.Decided)
 }
 
-// decided is a decision as entries have it.
-func (all Objects) decided(d decision.Decision) (Decided, error) {
+// decided is a decision as entries have it. It is probably like that one.
+func (k *desk) decided(d decision.Decision, like *Decided) (Decided, error) {
 	told := Decided{Mode: d.Mode, Rule: d.Reason.Rule, Message: d.Reason.Message, ResyncAfter: d.ResyncAfter}
 	if d.Step != nil {
 		told.Step = d.Step.String()
 	}
+	var likely Children
+	var err error
+	if k.seen != nil {
+		if likely, err = k.wanted(like); err != nil {
+			return told, err
+		}
+	}
 	children := Children{}
 	for _, kind := range observation.Kinds {
 		for child := range kind.Wanted(&d.Children) {
-			ref, err := all.add(child)
-			if err != nil {
+			name := observation.ChildName(kind.Kind, child)
+			if children[name], err = k.refTo(child, likely[name]); err != nil {
 				return told, err
 			}
-			children[observation.ChildName(kind.Kind, child)] = ref
 		}
 	}
-	var err error
-	if told.Children, err = all.add(children); err == nil {
-		told.Status, err = all.add(&d.Status)
+	if told.Children, err = k.added.add(children); err == nil {
+		told.Status, err = k.refTo(&d.Status, like.Status)
 	}
 	return told, err
 }
 
+// wanted are the children of a decision.
+func (k *desk) wanted(d *Decided) (Children, error) {
+	var children Children
+	err := once(k, d.Children, &children, written)
+	return children, err
+}
+
+// refTo is the name of an object. It is probably that one: to compare takes a tenth of what it takes to write.
+func (k *desk) refTo(object any, likely Ref) (Ref, error) {
+	object = withoutManifest(object)
+	if k.seen != nil && reflect.DeepEqual(object, k.again(likely, reflect.TypeOf(object))) {
+		return likely, nil
+	}
+	return k.added.add(object)
+}
+
+// again is a written object as it was in memory; nil if it can't be read, or would be written otherwise.
+func (k *desk) again(ref Ref, of reflect.Type) any {
+	key := "again " + ref
+	if known, is := k.seen[key]; is {
+		return known
+	}
+	k.seen[key] = nil
+	object := reflect.New(of.Elem()).Interface()
+	if k.get(ref, object, written) != nil {
+		return nil
+	}
+	if name, err := (Objects{}).add(object); err == nil && name == ref {
+		k.seen[key] = object
+	}
+	return k.seen[key]
+}
+
 // Differences are the parts in which two decisions differ, with children by name; none for the same.
 func (all Objects) Differences(one, other *Decided) ([]string, error) {
+	k := deskOf(all, nil)
+	defer k.leave()
+	return k.differences(one, other)
+}
+
+func (k *desk) differences(one, other *Decided) ([]string, error) {
 	var list []string
 	differ := func(part string, same bool) {
 		if !same {
@@ -246,11 +305,11 @@ func (all Objects) Differences(one, other *Decided) ([]string, error) {
 	if one.Children == other.Children {
 		return list, nil
 	}
-	a, err := all.Wanted(one)
+	a, err := k.wanted(one)
 	if err != nil {
 		return nil, err
 	}
-	b, err := all.Wanted(other)
+	b, err := k.wanted(other)
 	if err != nil {
 		return nil, err
 	}
