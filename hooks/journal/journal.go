@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"reflect"
 	"slices"
 	"time"
 
@@ -175,7 +174,7 @@ func New(version string, o observation.Observation, d decision.Decision) (*Entry
 	if err != nil {
 		return nil, nil, fmt.Errorf("an observation can't be written down: %w", err)
 	}
-	decided, err := k.decided(d, &Decided{})
+	decided, err := k.decided(d)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -219,33 +218,29 @@ func (k *desk) replayed(r *Entry, decide Decide) (Decided, error) {
 	if err != nil {
 		return Decided{}, err
 	}
-	return k.decided(decide(o), &r.Decided)
+	return k.decided(decide(o))
 }
 
-// decided is a decision as entries have it. It is probably like that one.
-func (k *desk) decided(d decision.Decision, like *Decided) (Decided, error) {
+// decided is a decision as entries have it.
+func (k *desk) decided(d decision.Decision) (Decided, error) {
 	told := Decided{Mode: d.Mode, Rule: d.Reason.Rule, Message: d.Reason.Message, ResyncAfter: d.ResyncAfter}
 	if d.Step != nil {
 		told.Step = d.Step.String()
-	}
-	var likely Children
-	var err error
-	if k.seen != nil {
-		if likely, err = k.wanted(like); err != nil {
-			return told, err
-		}
 	}
 	children := Children{}
 	for _, kind := range observation.Kinds {
 		for child := range kind.Wanted(&d.Children) {
 			name := observation.ChildName(kind.Kind, child)
-			if children[name], err = k.refTo(child, likely[name]); err != nil {
+			ref, err := k.refTo(name, child)
+			if err != nil {
 				return told, err
 			}
+			children[name] = ref
 		}
 	}
+	var err error
 	if told.Children, err = k.added.add(children); err == nil {
-		told.Status, err = k.refTo(&d.Status, like.Status)
+		told.Status, err = k.refTo("", &d.Status)
 	}
 	return told, err
 }
@@ -255,32 +250,6 @@ func (k *desk) wanted(d *Decided) (Children, error) {
 	var children Children
 	err := once(k, d.Children, &children, written)
 	return children, err
-}
-
-// refTo is the name of an object. It is probably that one: to compare takes a tenth of what it takes to write.
-func (k *desk) refTo(object any, likely Ref) (Ref, error) {
-	object = withoutManifest(object)
-	if k.seen != nil && reflect.DeepEqual(object, k.again(likely, reflect.TypeOf(object))) {
-		return likely, nil
-	}
-	return k.added.add(object)
-}
-
-// again is a written object as it was in memory; nil if it can't be read, or would be written otherwise.
-func (k *desk) again(ref Ref, of reflect.Type) any {
-	key := "again " + ref
-	if known, is := k.seen[key]; is {
-		return known
-	}
-	k.seen[key] = nil
-	object := reflect.New(of.Elem()).Interface()
-	if k.get(ref, object, written) != nil {
-		return nil
-	}
-	if name, err := (Objects{}).add(object); err == nil && name == ref {
-		k.seen[key] = object
-	}
-	return k.seen[key]
 }
 
 // Differences are the parts in which two decisions differ, with children by name; none for the same.

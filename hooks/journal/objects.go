@@ -83,10 +83,17 @@ func ours(annotations map[string]string) map[string]string {
 // A desk is where entries are written and read: with objects that are there, and those that are added.
 type desk struct {
 	from, added Objects
-	// seen are objects as they are in memory, where they are kept for the next entry.
+	// seen are objects as they were read, and last what was decided last, by name, where they are kept for the next entry.
 	seen map[Ref]any
+	last map[string]named
 	// apart and together are for observations. They take long to make.
 	apart, together json.Options
+}
+
+// named is an object with its name.
+type named struct {
+	object any
+	ref    Ref
 }
 
 // desks are those that are free.
@@ -106,7 +113,7 @@ func deskOf(from, added Objects) *desk {
 }
 
 func (k *desk) leave() {
-	k.from, k.added, k.seen = nil, nil, nil
+	k.from, k.added, k.seen, k.last = nil, nil, nil, nil
 	desks.Put(k)
 }
 
@@ -175,6 +182,18 @@ func once[T any](k *desk, ref Ref, object *T, how json.Options) error {
 	known := *object
 	k.seen[ref] = &known
 	return nil
+}
+
+// refTo writes a child of this name, unless it is as the last one was: to compare takes a tenth of it.
+func (k *desk) refTo(child string, object any) (Ref, error) {
+	if last, is := k.last[child]; is && reflect.DeepEqual(object, last.object) {
+		return last.ref, nil
+	}
+	ref, err := k.added.add(object)
+	if k.last != nil {
+		k.last[child] = named{object, ref}
+	}
+	return ref, err
 }
 
 func ofRef[T any](get func(Ref, *T) error) *json.Unmarshalers {

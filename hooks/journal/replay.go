@@ -93,6 +93,7 @@ func replayCluster(decide Decide, entries []*Entry, all Objects, cluster []int, 
 	for _, i := range cluster {
 		if len(k.seen) > mostSeen || k.seen == nil {
 			k.seen = map[Ref]any{}
+			k.last = map[string]named{}
 			k.added = Objects{}
 		}
 		verdicts[i] = k.verdict(entries[i], decide)
