@@ -196,9 +196,21 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	if err := keepJournal(ctx, s, v.listen); err != nil {
 		o.Log.Warn("no one can ask for the journal", "error", err)
 	}
-	go s.WriteJournal(ctx)
-	return listenAndServe(ctx, s, v.listen, v.pages)
+	keeping, end := context.WithCancel(context.WithoutCancel(ctx))
+	kept := make(chan struct{})
+	go func() { defer close(kept); s.KeepJournal(keeping) }()
+	err = listenAndServe(ctx, s, v.listen, v.pages)
+	end()
+	select {
+	case <-kept:
+	case <-time.After(journalEnds):
+		o.Log.Warn("the end of the journal is not on its volume, which is too slow")
+	}
+	return err
 }
+
+// journalEnds is how long the volume has when the server has ended. Kubernetes gives 30 s for all.
+const journalEnds = 5 * time.Second
 
 // keepJournal tells the journal to those who ask in this pod.
 func keepJournal(ctx context.Context, s *server.Server, hooksAt string) error {

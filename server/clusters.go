@@ -64,8 +64,11 @@ func (s *Server) syncCluster(
 	ctx context.Context, r *wire.ClusterCall, o observation.Observation, began time.Time,
 ) (*decided, error) {
 	o.Recent = s.logged.remembers(r.Cluster.UID)
-	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier(), write: s.write,
-		withhold: s.withhold}
+	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier(),
+		write: func(o observation.Observation, d decision.Decision) { s.written(s.journal.add(o, d, "", r.Made)) },
+		withhold: func(o observation.Observation, d decision.Decision, broken error) {
+			s.written(s.journal.withheld(o, d, broken, r.Made))
+		}}
 	d, outcome := s.syncFn(ctx, o, etcd)
 	etcd.o.Taken = outcome
 	if putOff(ctx) != nil && !etcd.began {
@@ -85,7 +88,7 @@ func (s *Server) syncCluster(
 	}
 	return &decided{
 		encode: func() ([]byte, error) { return r.Answer(d, finalized) },
-		write:  func(body []byte) { s.written(s.journal.answered(etcd.o, d, body)) },
+		write:  func(body []byte) { s.written(s.journal.answered(etcd.o, d, body, r.Made)) },
 		keep:   s.keeps(ctx, r, etcd, d),
 		tell: func() {
 			s.metrics.Decided(d.Reason.Rule)
@@ -97,16 +100,6 @@ func (s *Server) syncCluster(
 			s.logged.note(r.Cluster.UID, d.Status.History)
 		},
 	}, nil
-}
-
-// write writes a decision for a step down, before that is begun.
-func (s *Server) write(o observation.Observation, d decision.Decision) {
-	s.written(s.journal.add(o, d, ""))
-}
-
-// withhold writes down a decision that breaks rules of safety.
-func (s *Server) withhold(o observation.Observation, d decision.Decision, broken error) {
-	s.written(s.journal.withheld(o, d, broken))
 }
 
 func (s *Server) written(err error) {

@@ -64,7 +64,8 @@ type guarded struct {
 	o      observation.Observation // with what etcd said last, and the step that was taken
 	decide func(observation.Observation) decision.Decision
 	verify func(observation.Observation, decision.Decision) error // nil: off
-	write  func(observation.Observation, decision.Decision)
+	// write writes down what a step follows from, before that is begun.
+	write func(observation.Observation, decision.Decision)
 	// withhold writes down what is neither carried out nor answered.
 	withhold func(observation.Observation, decision.Decision, error)
 	broken   error // what verify said to the decision for a step

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/flate"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -23,16 +24,22 @@ import (
 
 // keeper keeps the newest entries of decisions that changed something, or differ from the last one about the cluster:
 // as many as there is room for. The oldest of the namespace that has the most make room for others.
+//
+// To write an entry takes a third of what a call does. So a call leaves what the entry is made of, which nothing
+// changes any more, and [Server.KeepJournal] writes it. Only where too much waits does the call do it.
 type keeper struct {
 	version string
-	room    int64   // bytes
+	room    int64   // bytes of entries; what waits has as much, and a namespace half of that
 	volume  *volume // nil for none
+	more    chan struct{}
 
 	mu         sync.Mutex
 	last       map[types.UID][sha256.Size]byte // of answers
 	objects    map[journal.Ref]*shared
 	namespaces map[string]*shelf
 	held       int64
+	waits      int64
+	waiting    []*kept // for being packed
 }
 
 // shared is an object of some entries. It counts for the namespace that brought it.
@@ -46,18 +53,27 @@ func (s *shared) bytes() int64 { return int64(len(s.packed)) + perEntry }
 
 // shelf are the entries of a namespace, oldest first.
 type shelf struct {
-	entries []*kept
-	held    int64
+	entries     []*kept
+	held, waits int64
 }
 
 // kept is an entry in JSON, with the objects that it has.
 type kept struct {
-	packed []byte
-	name   string
-	refs   []journal.Ref
+	namespace, name string
+	of              *unpacked // what it will be made of; nil once that is done, or it has been dropped
+	packed          []byte
+	refs            []journal.Ref
 }
 
 func (k *kept) bytes() int64 { return int64(len(k.packed)) + perEntry }
+
+// unpacked is what an entry is made of. It takes so many bytes, rather too many.
+type unpacked struct {
+	o        observation.Observation
+	d        decision.Decision
+	withheld string // why, if it was
+	bytes    int64
+}
 
 // packers are kept: each has some hundred KiB.
 var packers = sync.Pool{New: func() any {
@@ -78,7 +94,9 @@ func packed(text []byte) []byte {
 	return bytes.Clone(out.Bytes())
 }
 
-func unpacked(text []byte) ([]byte, error) { return io.ReadAll(flate.NewReader(bytes.NewReader(text))) }
+func textOf(packed []byte) ([]byte, error) {
+	return io.ReadAll(flate.NewReader(bytes.NewReader(packed)))
+}
 
 // perEntry is what the maps and slices take for one entry, or one object, in bytes.
 const perEntry = 200
@@ -98,20 +116,20 @@ func roomForJournal() int64 {
 // mostLast is of how many clusters the last answer is known. One that is not is written down once more.
 const mostLast = 20_000
 
-// answered writes a decision down unless the answer is the last one.
-func (r *keeper) answered(o observation.Observation, d decision.Decision, answer []byte) error {
+// answered writes a decision down unless the answer is the last one. Made is how many bytes the call takes in memory.
+func (r *keeper) answered(o observation.Observation, d decision.Decision, answer []byte, made int64) error {
 	if r.same(o, answer) && o.Taken == nil {
 		return nil
 	}
-	return r.add(o, d, "")
+	return r.add(o, d, "", made)
 }
 
 // withheld writes a decision down that breaks rules of safety, unless the one before broke the same ones.
-func (r *keeper) withheld(o observation.Observation, d decision.Decision, broken error) error {
+func (r *keeper) withheld(o observation.Observation, d decision.Decision, broken error, made int64) error {
 	if r.same(o, []byte(broken.Error())) {
 		return nil
 	}
-	return r.add(o, d, broken.Error())
+	return r.add(o, d, broken.Error(), made)
 }
 
 // same reports whether this is what was last said about the cluster.
@@ -128,34 +146,87 @@ func (r *keeper) same(o observation.Observation, said []byte) bool {
 }
 
 // add writes a decision down, and why it was withheld, if it was.
-func (r *keeper) add(o observation.Observation, d decision.Decision, withheld string) error {
-	entry, objects, err := journal.New(r.version, o, d)
-	if err != nil {
-		return err
+func (r *keeper) add(o observation.Observation, d decision.Decision, withheld string, made int64) error {
+	one := &kept{namespace: o.Cluster.Namespace, name: o.Cluster.Name,
+		of: &unpacked{o: o, d: d, withheld: withheld, bytes: made + perTold*toldBytes(o)}}
+	if r.take(one) {
+		return r.volume.take(one)
 	}
-	entry.Withheld = withheld
-	return errors.Join(r.volume.add(entry, objects), r.keep(entry, objects))
+	return errors.Join(r.volume.take(one), r.pack(one))
 }
 
-// keep keeps an entry in memory.
-func (r *keeper) keep(entry *journal.Entry, objects journal.Objects) error {
-	text, err := entry.Text()
-	if err != nil {
-		return err
-	}
-	one := &kept{packed: packed(text), name: entry.Name}
-	ready := r.packed(objects)
+// take takes an entry in, and reports whether it may wait.
+func (r *keeper) take(one *kept) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.objects == nil {
+	if r.namespaces == nil {
 		r.objects = map[journal.Ref]*shared{}
 		r.namespaces = map[string]*shelf{}
 	}
-	s := r.namespaces[entry.Namespace]
+	s := r.namespaces[one.namespace]
 	if s == nil {
 		s = &shelf{}
-		r.namespaces[entry.Namespace] = s
+		r.namespaces[one.namespace] = s
 	}
+	s.entries = append(s.entries, one)
+	r.wait(s, one.of.bytes)
+	if r.waits > r.room || s.waits > r.room/2 {
+		return false
+	}
+	r.waiting = append(r.waiting, one)
+	wake(r.more)
+	return true
+}
+
+func wake(more chan struct{}) {
+	select {
+	case more <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// next is an entry that waits for being packed; nil for none.
+func (r *keeper) next() *kept {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return first(&r.waiting)
+}
+
+func first(queue *[]*kept) *kept {
+	if len(*queue) == 0 {
+		*queue = nil
+		return nil
+	}
+	one := (*queue)[0]
+	(*queue)[0] = nil
+	*queue = (*queue)[1:]
+	return one
+}
+
+// pack writes an entry and packs it, unless that was done.
+func (r *keeper) pack(one *kept) error {
+	r.mu.Lock()
+	of := one.of
+	r.mu.Unlock()
+	if of == nil {
+		return nil
+	}
+	text, objects, err := r.written(of)
+	ready := r.packed(objects)
+	text = packed(text)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if one.of == nil { // another has, or it was dropped
+		return nil
+	}
+	s := r.namespaces[one.namespace]
+	if err != nil {
+		r.remove(s, one)
+		return err
+	}
+	r.wait(s, -of.bytes)
+	one.of = nil
+	one.packed = text
 	for ref, object := range objects {
 		one.refs = append(one.refs, ref)
 		known := r.objects[ref]
@@ -169,12 +240,22 @@ func (r *keeper) keep(entry *journal.Entry, objects journal.Objects) error {
 		}
 		known.uses++
 	}
-	s.entries = append(s.entries, one)
 	r.count(s, one.bytes())
 	for r.held > r.room && len(r.namespaces) > 0 {
 		r.drop()
 	}
 	return nil
+}
+
+// written is an entry, with its objects.
+func (r *keeper) written(of *unpacked) ([]byte, journal.Objects, error) {
+	entry, objects, err := journal.New(r.version, of.o, of.d)
+	if err != nil {
+		return nil, nil, err
+	}
+	entry.Withheld = of.withheld
+	text, err := entry.Text()
+	return text, objects, err
 }
 
 // packed packs the objects that are not known yet. No other call waits meanwhile.
@@ -198,24 +279,39 @@ func (r *keeper) count(s *shelf, bytes int64) {
 	r.held += bytes
 }
 
+func (r *keeper) wait(s *shelf, bytes int64) {
+	s.waits += bytes
+	r.waits += bytes
+}
+
 // drop forgets the oldest entry of the namespace that has the most. The lock is held.
 func (r *keeper) drop() {
 	largest := slices.MaxFunc(slices.Collect(maps.Keys(r.namespaces)), func(a, b string) int {
 		return cmp.Compare(r.namespaces[a].held, r.namespaces[b].held)
 	})
 	s := r.namespaces[largest]
-	oldest := s.entries[0]
-	s.entries = slices.Delete(s.entries, 0, 1)
-	r.count(s, -oldest.bytes())
-	for _, ref := range oldest.refs {
+	r.remove(s, s.entries[0])
+}
+
+// remove forgets an entry. The lock is held.
+func (r *keeper) remove(s *shelf, one *kept) {
+	at := slices.Index(s.entries, one)
+	s.entries = slices.Delete(s.entries, at, at+1)
+	if one.of != nil {
+		r.wait(s, -one.of.bytes)
+	} else {
+		r.count(s, -one.bytes())
+	}
+	for _, ref := range one.refs {
 		known := r.objects[ref]
 		if known.uses--; known.uses == 0 {
 			delete(r.objects, ref)
 			r.count(known.payer, -known.bytes())
 		}
 	}
+	*one = kept{namespace: one.namespace, name: one.name}
 	if len(s.entries) == 0 {
-		delete(r.namespaces, largest)
+		delete(r.namespaces, one.namespace)
 	}
 }
 
@@ -229,33 +325,62 @@ func (r *keeper) forget(cluster types.UID) {
 // write writes the entries of clusters of this namespace and name, either of which may be empty for all: oldest first
 // in each namespace, one line for each object and entry.
 func (r *keeper) write(out io.Writer, namespace, name string) error {
-	type line struct {
-		ref    journal.Ref
-		packed []byte
+	entries := r.of(namespace, name)
+	for _, one := range entries {
+		if err := r.pack(one); err != nil {
+			return err
+		}
 	}
-	var lines []line
-	told := map[journal.Ref]bool{}
+	return writeLines(out, r.lines(entries, map[journal.Ref]bool{}))
+}
+
+// of are the entries of clusters of this namespace and name.
+func (r *keeper) of(namespace, name string) []*kept {
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	var entries []*kept
 	for in, s := range r.namespaces {
 		if namespace != "" && in != namespace {
 			continue
 		}
 		for _, one := range s.entries {
-			if name != "" && one.name != name {
-				continue
+			if name == "" || one.name == name {
+				entries = append(entries, one)
 			}
-			for _, ref := range one.refs {
-				if !told[ref] {
-					told[ref] = true
-					lines = append(lines, line{ref, r.objects[ref].packed})
-				}
-			}
-			lines = append(lines, line{"", one.packed})
 		}
 	}
-	r.mu.Unlock()
+	return entries
+}
+
+// packedLine is one of a journal: an object, or for no ref an entry.
+type packedLine struct {
+	ref    journal.Ref
+	packed []byte
+}
+
+// lines are those of entries that are still there, each after its objects, unless these were told.
+func (r *keeper) lines(entries []*kept, told map[journal.Ref]bool) []packedLine {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var lines []packedLine
+	for _, one := range entries {
+		if one.packed == nil {
+			continue
+		}
+		for _, ref := range one.refs {
+			if !told[ref] {
+				told[ref] = true
+				lines = append(lines, packedLine{ref, r.objects[ref].packed})
+			}
+		}
+		lines = append(lines, packedLine{"", one.packed})
+	}
+	return lines
+}
+
+func writeLines(out io.Writer, lines []packedLine) error {
 	for _, one := range lines {
-		text, err := unpacked(one.packed)
+		text, err := textOf(one.packed)
 		if err != nil {
 			return err
 		}
@@ -271,4 +396,34 @@ func (r *keeper) write(out io.Writer, namespace, name string) error {
 		}
 	}
 	return nil
+}
+
+// KeepJournal packs entries and writes them to the volume, if there is one, until ctx ends; and then those that wait.
+func (s *Server) KeepJournal(ctx context.Context) {
+	r := &s.journal
+	var all sync.WaitGroup
+	all.Go(func() {
+		each(ctx, r.more, r.next, func(one *kept) { s.written(r.pack(one)) })
+	})
+	if v := r.volume; v != nil {
+		all.Go(func() {
+			each(ctx, v.more, v.next, func(one *kept) { s.written(v.write(r, one)) })
+			v.end()
+		})
+	}
+	all.Wait()
+}
+
+// each does something with each entry, until ctx has ended and there is none.
+func each(ctx context.Context, more <-chan struct{}, next func() *kept, do func(*kept)) {
+	for ended := false; !ended; {
+		select {
+		case <-ctx.Done():
+			ended = true
+		case <-more:
+		}
+		for one := next(); one != nil; one = next() {
+			do(one)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"net/http"
 	"testing"
@@ -14,8 +15,8 @@ import (
 )
 
 // BenchmarkJournal is what the journal costs of a call, with a whole call (without its network) to compare: when the
-// answer is the last one, and when it is another. An entry at rest is one in which nothing but the members' logs and
-// the time have changed.
+// answer is the last one, and when it is another; and what is left to be done of that after the call. An entry at rest
+// is one in which nothing but the members' logs and the time have changed.
 //
 //	go test ./server -run '^$' -bench Journal
 func BenchmarkJournal(b *testing.B) {
@@ -35,21 +36,40 @@ func BenchmarkJournal(b *testing.B) {
 	})
 	b.Run("same", func(b *testing.B) {
 		for b.Loop() {
-			require.NoError(b, s.journal.answered(o, d, answer))
+			require.NoError(b, s.journal.answered(o, d, answer, call.Made))
 		}
 	})
+	r := keeper{room: 1 << 40}
+	first := int64(0)
+	other := func(b *testing.B) {
+		o.Now = o.Now.Add(time.Second)
+		o.Health = maps.Clone(o.Health)
+		for name, h := range o.Health {
+			h.RaftIndex += 17
+			h.Revision += 11
+			o.Health[name] = h
+		}
+		answer = fmt.Append(answer[:0], o.Now)
+		require.NoError(b, r.answered(o, d, answer, call.Made))
+	}
 	b.Run("other", func(b *testing.B) {
-		r := keeper{room: 1 << 40}
-		first := int64(0)
 		for b.Loop() {
-			o.Now = o.Now.Add(time.Second)
-			o.Health = maps.Clone(o.Health)
-			for name, h := range o.Health {
-				h.RaftIndex += 17
-				h.Revision += 11
-				o.Health[name] = h
+			other(b)
+			if len(r.waiting) == 1000 {
+				b.StopTimer()
+				r.waiting = nil
+				r.namespaces = nil
+				b.StartTimer()
 			}
-			require.NoError(b, r.add(o, d, ""))
+		}
+	})
+	b.Run("afterwards", func(b *testing.B) {
+		r = keeper{room: 1 << 40}
+		for b.Loop() {
+			b.StopTimer()
+			other(b)
+			b.StartTimer()
+			require.NoError(b, r.pack(r.next()))
 			if first == 0 {
 				first = r.held
 			}

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,13 +126,13 @@ func TestTheJournalHasItsRoom(t *testing.T) {
 	}
 	for i := range 50 {
 		o, d := observed("quiet", i)
-		require.NoError(t, r.add(o, d, ""))
+		require.NoError(t, r.add(o, d, "", 0))
 	}
 	before := r.held
 	for i := range 1500 {
 		o, d := observed("loud", i)
 		d.Status.Rule = fmt.Sprint(i)
-		require.NoError(t, r.add(o, d, ""))
+		require.NoError(t, r.add(o, d, "", 0))
 		require.LessOrEqual(t, r.held, r.room)
 	}
 	entries, _, _ := entriesOf(t, r, "quiet", "")
@@ -185,52 +187,179 @@ func filesOf(t *testing.T, dir string) (names []string, bytes int64) {
 	return names, bytes
 }
 
+// entriesIn are those in a file from the volume.
+func entriesIn(t *testing.T, file []byte) (entries []*journal.Entry, all journal.Objects, whole bool) {
+	t.Helper()
+	text, whole := journal.Unpack(file)
+	entries, all, err := journal.Read(bytes.NewReader(text))
+	require.NoError(t, err)
+	return entries, all, whole
+}
+
+// noted is a decision about a cluster with a note.
+func noted(n int, note string) (observation.Observation, decision.Decision) {
+	o := observation.Observation{Cluster: &v1beta1.EtcdCluster{}, Now: time.Unix(int64(n), 0)}
+	o.Cluster.Name = fmt.Sprint("demo-", n)
+	o.Cluster.Annotations = map[string]string{"note": note}
+	return o, hooks.Decide(o)
+}
+
 // TestTheJournalIsKeptOnAVolume: each file can be read alone, what a process before has left stays until there is no
 // room, and the oldest go first.
 func TestTheJournalIsKeptOnAVolume(t *testing.T) {
 	dir := t.TempDir()
-	before := filepath.Join(dir, "20250101T000000.000000Z-quorate-0.journal")
+	before := filepath.Join(dir, "20250101T000000.000000Z-quorate-0.journal.gz")
 	require.NoError(t, os.WriteFile(before, make([]byte, 2*perFile), 0o600))
 	s, log := testServer(Options{JournalDir: dir, JournalBytes: 3*perFile + perFile/2})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); s.WriteJournal(ctx) }()
-	require.Equal(t, http.StatusOK, post(s.Handler(), "/sync", steady(t)).Code)
+	go func() { defer close(done); s.KeepJournal(ctx) }()
+	for range 5 {
+		for _, body := range [][]byte{steady(t), edited(t, set(5, "replicas", "parent", "spec"))} {
+			require.Equal(t, http.StatusOK, post(s.Handler(), "/sync", body).Code)
+		}
+	}
 	require.Eventually(t, func() bool { names, size := filesOf(t, dir); return len(names) == 2 && size > 2*perFile },
 		10*time.Second, time.Millisecond)
-	o := observation.Observation{Cluster: &v1beta1.EtcdCluster{}}
-	o.Cluster.Annotations = map[string]string{"note": strings.Repeat("a", perFile)}
 	for i := range 4 {
-		o.Now = time.Unix(int64(i), 0)
-		o.Cluster.Name = fmt.Sprint("demo-", i)
-		require.NoError(t, s.journal.add(o, hooks.Decide(o), ""))
+		var random [perFile]byte
+		_, _ = rand.Read(random[:])
+		o, d := noted(i, base64.StdEncoding.EncodeToString(random[:]))
+		require.NoError(t, s.journal.add(o, d, "", 0))
 	}
-	require.Eventually(t, func() bool { return len(s.journal.volume.waiting) == 0 }, 10*time.Second, time.Millisecond)
 	cancel()
 	<-done
 	names, size := filesOf(t, dir)
 	assert.NotContains(t, names, before)
-	assert.LessOrEqual(t, size, 4*int64(perFile))
+	assert.LessOrEqual(t, size, 4*int64(perFile)+perFile/8)
+	var last []*journal.Entry
 	for _, name := range names {
-		file, err := os.Open(name)
+		file, err := os.ReadFile(name)
 		require.NoError(t, err)
-		entries, all, err := journal.Read(file)
-		require.NoError(t, err)
-		require.NoError(t, file.Close())
+		entries, all, whole := entriesIn(t, file)
+		assert.True(t, whole)
 		for _, r := range entries {
 			_, err := r.Observation(all)
 			require.NoError(t, err)
 		}
+		last = entries
 	}
-	require.NoError(t, os.RemoveAll(dir))
+	require.NotEmpty(t, last)
+	assert.Equal(t, "demo-3", last[len(last)-1].Name, "what waited is written in the end")
 	assert.NotContains(t, log.String(), "not in the journal")
+}
 
-	err := error(nil) // no one writes any more
-	for i := range mostWaiting + 1 {
-		o.Now = time.Unix(int64(i), 0)
-		err = s.journal.add(o, hooks.Decide(o), "")
+// TestAnEntryThatWasCutOff: what is written to the volume last is lost at most, and that is seen.
+func TestAnEntryThatWasCutOff(t *testing.T) {
+	r := &keeper{room: 1 << 20, volume: &volume{dir: t.TempDir(), room: 2 * perFile}}
+	var ends []int64
+	for i := range 20 {
+		o, d := noted(i/2, "")
+		d.Reason.Message = fmt.Sprint(i)
+		require.NoError(t, r.add(o, d, "", 0))
+		require.NoError(t, r.volume.write(r, r.volume.next()))
+		_, size := filesOf(t, r.volume.dir)
+		ends = append(ends, size)
+	}
+	names, _ := filesOf(t, r.volume.dir)
+	require.Len(t, names, 1)
+	file, err := os.ReadFile(names[0])
+	require.NoError(t, err)
+	for i, end := range ends { // as if the process were killed there
+		entries, _, whole := entriesIn(t, file[:end])
+		assert.Len(t, entries, i+1)
+		assert.True(t, whole)
+		for _, less := range []int64{1, 2, 5, 20} {
+			entries, _, whole = entriesIn(t, file[:end-less])
+			assert.GreaterOrEqual(t, len(entries), i)
+			assert.False(t, whole)
+		}
+	}
+	_, _, whole := entriesIn(t, file[:2])
+	assert.False(t, whole)
+}
+
+// TestAVolumeThatIsSlow loses entries, and no call waits.
+func TestAVolumeThatIsSlow(t *testing.T) {
+	r := &keeper{room: 4 << 20, volume: &volume{dir: filepath.Join(t.TempDir(), "none"), room: 2 * perFile}}
+	var err error
+	for i := range mostUnwritten + 1 {
+		require.NoError(t, err)
+		o, d := noted(i, "")
+		err = r.add(o, d, "", 0)
 	}
 	require.ErrorIs(t, err, errSlowVolume)
+	require.ErrorIs(t, r.volume.write(r, r.volume.next()), os.ErrNotExist)
+	r.volume.dir = t.TempDir()
+	one := r.volume.next()
+	r.mu.Lock()
+	r.remove(r.namespaces[""], one)
+	r.mu.Unlock()
+	require.ErrorIs(t, r.volume.write(r, one), errSlowVolume, "there was no room for it in memory any more")
+}
+
+// TestWhatWaitsIsBounded: a call packs its entry where too much waits, of all or of its namespace, and all are told of
+// as if they were packed.
+func TestWhatWaitsIsBounded(t *testing.T) {
+	r := &keeper{room: 1 << 20}
+	add := func(namespace string, n int, made int64) {
+		o, d := noted(n, "")
+		o.Cluster.Namespace = namespace
+		require.NoError(t, r.add(o, d, "", made))
+	}
+	for i := range 20 {
+		add("loud", i, 100<<10)
+	}
+	assert.Len(t, r.waiting, 5, "a namespace has half of the room")
+	add("quiet", 0, 100<<10)
+	assert.Len(t, r.waiting, 6)
+	add("huge", 0, 1<<20)
+	assert.Len(t, r.waiting, 6)
+	assert.Positive(t, r.held)
+	entries, _, _ := entriesOf(t, r, "", "")
+	assert.Len(t, entries, 22)
+	assert.Zero(t, r.waits, "they were packed to be told")
+	for one := r.next(); one != nil; one = r.next() {
+		require.NoError(t, r.pack(one), "which changes nothing")
+	}
+	again, _, _ := entriesOf(t, r, "", "")
+	assert.Len(t, again, 22)
+
+	add("late", 0, 1)
+	r.room = 0
+	add("late", 1, 1)
+	assert.Zero(t, r.held)
+	assert.Zero(t, r.waits, "the first was dropped while it waited")
+	require.NoError(t, r.pack(r.next()))
+	assert.Empty(t, r.namespaces)
+}
+
+// TestNothingChangesWhatWaits: an entry is the same, written before the answer and after all is done with the call.
+func TestNothingChangesWhatWaits(t *testing.T) {
+	for _, body := range [][]byte{steady(t), edited(t, set(5, "replicas", "parent", "spec"))} {
+		s, _ := testServer(Options{Verify: true})
+		var atOnce []string
+		s.syncFn = func(ctx context.Context, o observation.Observation, etcd hooks.Etcd) (decision.Decision,
+			*decision.Outcome) {
+			d, outcome := hooks.Sync(ctx, o, etcd)
+			guarded, _ := etcd.(*guarded)
+			last := guarded.o
+			last.Taken = outcome
+			for _, one := range append(slices.Clone(s.journal.waiting), &kept{of: &unpacked{o: last, d: d}}) {
+				text, _, err := s.journal.written(one.of)
+				require.NoError(t, err)
+				atOnce = append(atOnce, string(text))
+			}
+			return d, outcome
+		}
+		require.Equal(t, http.StatusOK, post(s.Handler(), "/sync", body).Code)
+		require.Len(t, s.journal.waiting, len(atOnce))
+		for i, one := range s.journal.waiting {
+			text, _, err := s.journal.written(one.of)
+			require.NoError(t, err)
+			assert.Equal(t, atOnce[i], string(text))
+		}
+	}
 }
 
 // TestTheJournalIsAskedFor: through the socket, and by our own user.

@@ -3,12 +3,13 @@ package server
 import (
 	"bytes"
 	"cmp"
-	"context"
+	"compress/gzip"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/quorate-dev/quorate/hooks/journal"
@@ -16,90 +17,102 @@ import (
 
 const (
 	// JournalFiles are the names of files with entries on a volume.
-	JournalFiles = "*.journal"
-	// perFile is about how many bytes a file has. Each can be read without the others.
-	perFile = 4 << 20
-	// mostWaiting entries wait for the volume. It may be slow, and no call waits for it.
-	mostWaiting = 64
+	JournalFiles = "*.journal.gz"
+	// perFile is about how many bytes a file has, and perText of how many it is packed: who reads it has them in memory.
+	// Each can be read without the others.
+	perFile, perText = 4 << 20, 16 << 20
+	// mostUnwritten entries wait for the volume, in memory with the others. It may be slow, and no call waits for it.
+	mostUnwritten = 4096
 )
 
 var errSlowVolume = errors.New("the volume of --journal-dir is too slow for it")
 
 // volume is where entries are kept longer than there is memory for. Other replicas may write to it too.
 type volume struct {
-	dir     string
-	room    int64 // in bytes
-	waiting chan waiting
+	dir  string
+	room int64 // in bytes
+	more chan struct{}
+
+	mu      sync.Mutex
+	waiting []*kept
 
 	file  *os.File
-	to    journal.Writer
-	began int64 // bytes in that file
+	to    *gzip.Writer
+	told  map[journal.Ref]bool // objects in that file
+	wrote int64                // bytes of text
 }
 
-type waiting struct {
-	entry   *journal.Entry
-	objects journal.Objects
-}
-
-func (v *volume) add(entry *journal.Entry, objects journal.Objects) error {
+// take has an entry wait for the volume.
+func (v *volume) take(one *kept) error {
 	if v == nil {
 		return nil
 	}
-	select {
-	case v.waiting <- waiting{entry, objects}:
-		return nil
-	default:
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.waiting) == mostUnwritten {
 		return errSlowVolume
 	}
+	v.waiting = append(v.waiting, one)
+	wake(v.more)
+	return nil
 }
 
-// WriteJournal writes entries to the volume, if there is one, until ctx ends.
-func (s *Server) WriteJournal(ctx context.Context) {
-	v := s.journal.volume
-	if v == nil {
-		return
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			v.end()
-			return
-		case one := <-v.waiting:
-			if err := v.write(one); err != nil {
-				s.written(err)
-				v.end() // the next one is not to stand behind half a line
-			}
-		}
-	}
+func (v *volume) next() *kept {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return first(&v.waiting)
 }
 
-func (v *volume) write(one waiting) error {
-	if v.file == nil || v.began > perFile {
-		v.end()
-		if err := v.makeRoom(); err != nil {
-			return err
-		}
-		host, _ := os.Hostname() // which tells replicas apart
-		name := time.Now().UTC().Format("20060102T150405.000000Z-") + filepath.Base(host) + JournalFiles[1:]
-		file, err := os.OpenFile(filepath.Join(v.dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		v.file, v.began = file, 0
-		v.to = journal.Writer{}
-	}
-	var lines bytes.Buffer
-	v.to.Out = &lines
-	if err := v.to.Add(one.entry, one.objects); err != nil {
+// write writes an entry of those in memory to a file. It is packed there in another way: with what it has in common
+// with those before.
+func (v *volume) write(r *keeper, one *kept) error {
+	if err := r.pack(one); err != nil {
 		return err
 	}
-	n, err := v.file.Write(lines.Bytes())
-	v.began += int64(n)
+	if err := v.open(); err != nil {
+		return err
+	}
+	lines := r.lines([]*kept{one}, v.told)
+	if lines == nil { // it has been dropped
+		return errSlowVolume
+	}
+	var text bytes.Buffer
+	err := writeLines(&text, lines)
+	v.wrote += int64(text.Len())
+	if err == nil {
+		_, err = v.to.Write(text.Bytes())
+	}
+	if err = errors.Join(err, v.to.Flush()); err != nil {
+		v.end() // the next one is not to stand behind half a line
+	}
 	return err
+}
+
+// open sees to it that there is a file, with room for an entry.
+func (v *volume) open() error {
+	if v.file != nil {
+		file, err := v.file.Stat()
+		if err == nil && file.Size() < perFile && v.wrote < perText {
+			return nil
+		}
+		v.end()
+	}
+	if err := v.makeRoom(); err != nil {
+		return err
+	}
+	host, _ := os.Hostname() // which tells replicas apart
+	name := time.Now().UTC().Format("20060102T150405.000000Z-") + filepath.Base(host) + JournalFiles[1:]
+	file, err := os.OpenFile(filepath.Join(v.dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	v.file, v.to, v.told, v.wrote = file, journal.Packer(file), map[journal.Ref]bool{}, 0
+	return nil
 }
 
 func (v *volume) end() {
 	if v.file != nil {
+		_ = v.to.Close()
 		_ = v.file.Close()
 		v.file = nil
 	}

@@ -115,13 +115,13 @@ func New(o Options) *Server {
 	o.Settings.Keyed = o.RecordKeys != nil
 	s := &Server{
 		options: o, log: o.Log, metrics: o.Metrics, now: time.Now,
-		journal:   keeper{version: o.Version, room: roomForJournal()},
+		journal:   keeper{version: o.Version, room: roomForJournal(), more: make(chan struct{}, 1)},
 		unchanged: unchanged{room: roomForUnchanged()},
 		memory:    pool{size: mostReading()}, large: pool{size: 1, rest: 3}, verifying: pool{size: 2, rest: 3},
 		syncFn: hooks.Sync, finalizeFn: answer.Finalize, decideFn: hooks.Decide, verifyFn: hooks.Verify,
 	}
 	if o.JournalDir != "" {
-		s.journal.volume = &volume{dir: o.JournalDir, room: o.JournalBytes, waiting: make(chan waiting, mostWaiting)}
+		s.journal.volume = &volume{dir: o.JournalDir, room: o.JournalBytes, more: make(chan struct{}, 1)}
 	}
 	return s
 }

@@ -52,7 +52,7 @@ type resting struct {
 	namespace string
 	sum       [sha256.Size]byte
 	observed  observation.Observation // of etcd alone
-	told      int                     // bytes that are in it
+	told      int64                   // bytes that are in it
 	again     *etcdops.Again
 	answer    []byte
 	rule      string
@@ -72,7 +72,7 @@ func roomForUnchanged() int64 {
 }
 
 func (r *resting) bytes() int64 {
-	return int64(len(r.answer)) + perCluster + int64(r.again.Connections())*perConnection + int64(r.told)*perTold
+	return int64(len(r.answer)) + perCluster + int64(r.again.Connections())*perConnection + r.told*perTold
 }
 
 // over reports whether it is not given again now. The time that has passed is not that of the clock where this was set,
@@ -216,6 +216,12 @@ func (s *Server) isAlike(ctx context.Context, r *resting) bool {
 	return hooks.Alike(r.observed, now)
 }
 
+// toldBytes is how many bytes members have told.
+func toldBytes(o observation.Observation) int64 {
+	told, _ := json.Marshal([]any{o.Etcd, o.Health})
+	return int64(len(told))
+}
+
 // keeps is what keeps the answer to a call; nil where it is not given again. Clusters are decided about again after
 // different times, so that not all are at once.
 func (s *Server) keeps(ctx context.Context, r *wire.ClusterCall, etcd *guarded, d decision.Decision) func([]byte) {
@@ -232,9 +238,7 @@ func (s *Server) keeps(ctx context.Context, r *wire.ClusterCall, etcd *guarded, 
 	}
 	kept := &resting{namespace: r.Cluster.Namespace, sum: sum, again: again, rule: d.Reason.Rule,
 		observed: observation.Observation{Etcd: etcd.o.Etcd, Health: etcd.o.Health}}
-	if told, err := json.Marshal([]any{etcd.o.Etcd, etcd.o.Health}); err == nil {
-		kept.told = len(told)
-	}
+	kept.told = toldBytes(etcd.o)
 	if !s.unchanged.hasRoom(kept) {
 		return nil
 	}

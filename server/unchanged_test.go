@@ -267,7 +267,7 @@ func TestWhatIsKeptHasRoom(t *testing.T) {
 	u.keep("later", one("later"), time.Now().Add(time.Hour))
 	assert.Len(t, u.clusters, 1, "what is over makes room")
 	long := one("long")
-	long.told = int(4 * each)
+	long.told = 4 * each
 	u.keep("long", long, time.Now())
 	assert.Len(t, u.clusters, 1, "members that tell much")
 

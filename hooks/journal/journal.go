@@ -167,12 +167,14 @@ func (all Objects) Wanted(d *Decided) (Children, error) {
 // New entries a decision. The result holds its objects by itself, and o and d are not changed.
 func New(version string, o observation.Observation, d decision.Decision) (*Entry, Objects, error) {
 	all := Objects{}
+	k := deskOf(nil, all)
+	defer k.leave()
 	// not so objects: of theirs an amount of 0 is something else than none
-	observed, err := json.Marshal(observedOf(o), written, all.apart(), json.OmitZeroStructFields(true))
+	observed, err := json.Marshal(observedOf(o), written, k.apart, json.OmitZeroStructFields(true))
 	if err != nil {
 		return nil, nil, fmt.Errorf("an observation can't be written down: %w", err)
 	}
-	decided, err := all.decided(d)
+	decided, err := k.decided(d)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -190,8 +192,14 @@ func (r *Entry) Text() (jsontext.Value, error) { return json.Marshal(r, written)
 
 // Observation is what was observed. The objects must be among these.
 func (r *Entry) Observation(all Objects) (observation.Observation, error) {
+	k := deskOf(all, nil)
+	defer k.leave()
+	return k.observation(r)
+}
+
+func (k *desk) observation(r *Entry) (observation.Observation, error) {
 	var read observed
-	if err := json.Unmarshal(r.Observed, &read, written, all.together()); err != nil {
+	if err := json.Unmarshal(r.Observed, &read, written, k.together); err != nil {
 		return observation.Observation{}, fmt.Errorf("the entry of %s/%s at %s can't be read: %w", r.Namespace, r.Name,
 			r.Time.Format(time.RFC3339), err)
 	}
@@ -200,15 +208,21 @@ func (r *Entry) Observation(all Objects) (observation.Observation, error) {
 
 // Replayed is what this release decides of what was observed. Its objects are added to those.
 func (r *Entry) Replayed(all Objects, decide Decide) (Decided, error) {
-	o, err := r.Observation(all)
+	k := deskOf(all, all)
+	defer k.leave()
+	return k.replayed(r, decide)
+}
+
+func (k *desk) replayed(r *Entry, decide Decide) (Decided, error) {
+	o, err := k.observation(r)
 	if err != nil {
 		return Decided{}, err
 	}
-	return all.decided(decide(o))
+	return k.decided(decide(o))
 }
 
 // decided is a decision as entries have it.
-func (all Objects) decided(d decision.Decision) (Decided, error) {
+func (k *desk) decided(d decision.Decision) (Decided, error) {
 	told := Decided{Mode: d.Mode, Rule: d.Reason.Rule, Message: d.Reason.Message, ResyncAfter: d.ResyncAfter}
 	if d.Step != nil {
 		told.Step = d.Step.String()
@@ -216,22 +230,36 @@ func (all Objects) decided(d decision.Decision) (Decided, error) {
 	children := Children{}
 	for _, kind := range observation.Kinds {
 		for child := range kind.Wanted(&d.Children) {
-			ref, err := all.add(child)
+			name := observation.ChildName(kind.Kind, child)
+			ref, err := k.refTo(name, child)
 			if err != nil {
 				return told, err
 			}
-			children[observation.ChildName(kind.Kind, child)] = ref
+			children[name] = ref
 		}
 	}
 	var err error
-	if told.Children, err = all.add(children); err == nil {
-		told.Status, err = all.add(&d.Status)
+	if told.Children, err = k.added.add(children); err == nil {
+		told.Status, err = k.refTo("", &d.Status)
 	}
 	return told, err
 }
 
+// wanted are the children of a decision.
+func (k *desk) wanted(d *Decided) (Children, error) {
+	var children Children
+	err := once(k, d.Children, &children, written)
+	return children, err
+}
+
 // Differences are the parts in which two decisions differ, with children by name; none for the same.
 func (all Objects) Differences(one, other *Decided) ([]string, error) {
+	k := deskOf(all, nil)
+	defer k.leave()
+	return k.differences(one, other)
+}
+
+func (k *desk) differences(one, other *Decided) ([]string, error) {
 	var list []string
 	differ := func(part string, same bool) {
 		if !same {
@@ -246,11 +274,11 @@ func (all Objects) Differences(one, other *Decided) ([]string, error) {
 	if one.Children == other.Children {
 		return list, nil
 	}
-	a, err := all.Wanted(one)
+	a, err := k.wanted(one)
 	if err != nil {
 		return nil, err
 	}
-	b, err := all.Wanted(other)
+	b, err := k.wanted(other)
 	if err != nil {
 		return nil, err
 	}

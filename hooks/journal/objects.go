@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -79,21 +80,66 @@ func ours(annotations map[string]string) map[string]string {
 	return annotations
 }
 
-// apart writes the name of an object in its place, and of the children as a whole: they change less than the rest.
-func (all Objects) apart() json.Options {
-	objects := json.JoinMarshalers(asRef[corev1.Pod](all), asRef[corev1.PersistentVolumeClaim](all),
-		asRef[corev1.ConfigMap](all), asRef[corev1.Service](all), asRef[policyv1.PodDisruptionBudget](all),
-		asRef[networkingv1.NetworkPolicy](all), asRef[observation.Secret](all),
-		asRef[decision.CertManagerCertificate](all), asRef[v1beta1.EtcdCluster](all),
-		asRef[v1beta1.EtcdClusterStatus](all), asRef[v1beta1.EtcdSnapshot](all), asRef[v1beta1.EtcdOperation](all),
-		asRef[observation.Membership](all), asRef[observation.Settings](all), asRef[history](all), marshalers)
+// A desk is where entries are written and read: with objects that are there, and those that are added.
+type desk struct {
+	from, added Objects
+	// seen are objects as they were read, and last what was decided last, by name, where they are kept for the next entry.
+	seen map[Ref]any
+	last map[string]named
+	// apart and together are for observations. They take long to make.
+	apart, together json.Options
+}
+
+// named is an object with its name.
+type named struct {
+	object any
+	ref    Ref
+}
+
+// desks are those that are free.
+var desks = sync.Pool{New: func() any {
+	k := &desk{}
+	k.apart = k.refs()
+	k.together = k.objects()
+	return k
+}}
+
+// deskOf is a desk with these objects; leave gives it back.
+func deskOf(from, added Objects) *desk {
+	k, _ := desks.Get().(*desk)
+	k.from = from
+	k.added = added
+	return k
+}
+
+func (k *desk) leave() {
+	k.from, k.added, k.seen, k.last = nil, nil, nil, nil
+	desks.Put(k)
+}
+
+func (k *desk) get(ref Ref, into any, how json.Options) error {
+	if _, is := k.added[ref]; is {
+		return k.added.get(ref, into, how)
+	}
+	return k.from.get(ref, into, how)
+}
+
+// refs writes the name of an object in its place, and of the children as a whole: they change less than the rest.
+func (k *desk) refs() json.Options {
+	objects := json.JoinMarshalers(asRef[corev1.Pod](k), asRef[corev1.PersistentVolumeClaim](k),
+		asRef[corev1.ConfigMap](k), asRef[corev1.Service](k), asRef[policyv1.PodDisruptionBudget](k),
+		asRef[networkingv1.NetworkPolicy](k), asRef[observation.Secret](k),
+		asRef[decision.CertManagerCertificate](k), asRef[v1beta1.EtcdCluster](k),
+		asRef[v1beta1.EtcdClusterStatus](k), asRef[v1beta1.EtcdSnapshot](k), asRef[v1beta1.EtcdOperation](k),
+		asRef[observation.Membership](k), asRef[observation.Settings](k), asRef[history](k), marshalers)
+	within := json.WithMarshalers(objects)
 	return json.WithMarshalers(json.JoinMarshalers(refOf(func(children *observation.Children) (Ref, error) {
-		return all.put(children, json.WithMarshalers(objects))
+		return k.added.put(children, within)
 	}), objects))
 }
 
-func asRef[T any](all Objects) *json.Marshalers {
-	return refOf(func(object *T) (Ref, error) { return all.add(object) })
+func asRef[T any](k *desk) *json.Marshalers {
+	return refOf(func(object *T) (Ref, error) { return k.added.add(object) })
 }
 
 func refOf[T any](put func(*T) (Ref, error)) *json.Marshalers {
@@ -106,21 +152,48 @@ func refOf[T any](put func(*T) (Ref, error)) *json.Marshalers {
 	})
 }
 
-// together reads objects where their names are.
-func (all Objects) together() json.Options {
-	objects := json.JoinUnmarshalers(fromRef[corev1.Pod](all), fromRef[corev1.PersistentVolumeClaim](all),
-		fromRef[corev1.ConfigMap](all), fromRef[corev1.Service](all), fromRef[policyv1.PodDisruptionBudget](all),
-		fromRef[networkingv1.NetworkPolicy](all), fromRef[observation.Secret](all),
-		fromRef[decision.CertManagerCertificate](all), fromRef[v1beta1.EtcdCluster](all),
-		fromRef[v1beta1.EtcdClusterStatus](all), fromRef[v1beta1.EtcdSnapshot](all), fromRef[v1beta1.EtcdOperation](all),
-		fromRef[observation.Membership](all), fromRef[observation.Settings](all), fromRef[history](all), unmarshalers)
+// objects reads objects where their names are.
+func (k *desk) objects() json.Options {
+	objects := json.JoinUnmarshalers(fromRef[corev1.Pod](k), fromRef[corev1.PersistentVolumeClaim](k),
+		fromRef[corev1.ConfigMap](k), fromRef[corev1.Service](k), fromRef[policyv1.PodDisruptionBudget](k),
+		fromRef[networkingv1.NetworkPolicy](k), fromRef[observation.Secret](k),
+		fromRef[decision.CertManagerCertificate](k), fromRef[v1beta1.EtcdCluster](k),
+		fromRef[v1beta1.EtcdClusterStatus](k), fromRef[v1beta1.EtcdSnapshot](k), fromRef[v1beta1.EtcdOperation](k),
+		fromRef[observation.Membership](k), fromRef[observation.Settings](k), fromRef[history](k), unmarshalers)
+	within := json.WithUnmarshalers(objects)
 	return json.WithUnmarshalers(json.JoinUnmarshalers(ofRef(func(ref Ref, children *observation.Children) error {
-		return all.get(ref, children, json.WithUnmarshalers(objects))
+		return once(k, ref, children, within)
 	}), objects))
 }
 
-func fromRef[T any](all Objects) *json.Unmarshalers {
-	return ofRef(func(ref Ref, object *T) error { return all.get(ref, object, written) })
+func fromRef[T any](k *desk) *json.Unmarshalers {
+	return ofRef(func(ref Ref, object *T) error { return once(k, ref, object, written) })
+}
+
+// once reads an object, unless it was read: nothing changes what was observed.
+func once[T any](k *desk, ref Ref, object *T, how json.Options) error {
+	if known, is := k.seen[ref].(*T); is {
+		*object = *known
+		return nil
+	}
+	if err := k.get(ref, object, how); err != nil || k.seen == nil {
+		return err
+	}
+	known := *object
+	k.seen[ref] = &known
+	return nil
+}
+
+// refTo writes a child of this name, unless it is as the last one was: to compare takes a tenth of it.
+func (k *desk) refTo(child string, object any) (Ref, error) {
+	if last, is := k.last[child]; is && reflect.DeepEqual(object, last.object) {
+		return last.ref, nil
+	}
+	ref, err := k.added.add(object)
+	if k.last != nil {
+		k.last[child] = named{object, ref}
+	}
+	return ref, err
 }
 
 func ofRef[T any](get func(Ref, *T) error) *json.Unmarshalers {

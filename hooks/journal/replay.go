@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,35 +29,87 @@ func Replay(out io.Writer, version string, decide Decide, entries []*Entry, all 
 	others := 0
 	differing := map[string]int{} // by cluster
 	stopped := map[string][]string{}
-	for _, r := range entries {
+	for i, v := range replayed(decide, entries, all) {
+		r := entries[i]
 		cluster := r.Namespace + "/" + r.Name
 		differing[cluster] += 0
-		again, err := r.Replayed(all, decide)
-		if err != nil {
-			return 0, err
+		if v.err != nil {
+			return 0, v.err
 		}
-		differ, err := all.Differences(&r.Decided, &again)
-		if err != nil {
-			return 0, err
-		}
-		if len(differ) == 0 {
+		if len(v.differ) == 0 {
 			continue
 		}
 		others++
 		differing[cluster]++
-		more, err := r.stopsMore(all, &again)
-		if err != nil {
-			return 0, err
-		}
-		stopped[cluster] = append(stopped[cluster], more...)
+		stopped[cluster] = append(stopped[cluster], v.stops...)
 		fmt.Fprintf(&told, "%s  %s  was %s, would be %s\n  differs in: %s\n", r.Time.UTC().Format(time.RFC3339), cluster,
-			r.Decided.words(), again.words(), strings.Join(differ, ", "))
+			r.Decided.words(), v.words, strings.Join(v.differ, ", "))
 	}
 	fmt.Fprintf(out, "%d of %d decisions about %d clusters are others by %s\n", others, len(entries), len(differing),
 		version)
 	writeClusters(out, differing, stopped)
 	_, err := told.WriteTo(out)
 	return others, err
+}
+
+// verdict is what an entry is decided again as.
+type verdict struct {
+	words         string
+	differ, stops []string // parts, and pods and claims that were left
+	err           error
+}
+
+// replayed decides again about each entry: by clusters, as many at once as there are processors.
+func replayed(decide Decide, entries []*Entry, all Objects) []verdict {
+	verdicts := make([]verdict, len(entries))
+	clusters := map[string][]int{}
+	for i, r := range entries {
+		clusters[r.UID] = append(clusters[r.UID], i)
+	}
+	left := make(chan []int, len(clusters))
+	for _, cluster := range clusters {
+		left <- cluster
+	}
+	close(left)
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(clusters)) {
+		workers.Go(func() {
+			for cluster := range left {
+				replayCluster(decide, entries, all, cluster, verdicts)
+			}
+		})
+	}
+	workers.Wait()
+	return verdicts
+}
+
+// mostSeen is how many objects are kept in memory: most of a cluster's stay the same.
+const mostSeen = 2000
+
+// replayCluster decides again about the entries of one cluster.
+func replayCluster(decide Decide, entries []*Entry, all Objects, cluster []int, verdicts []verdict) {
+	k := deskOf(all, Objects{})
+	defer k.leave()
+	for _, i := range cluster {
+		if len(k.seen) > mostSeen || k.seen == nil {
+			k.seen = map[Ref]any{}
+			k.last = map[string]named{}
+			k.added = Objects{}
+		}
+		verdicts[i] = k.verdict(entries[i], decide)
+	}
+}
+
+func (k *desk) verdict(r *Entry, decide Decide) (v verdict) {
+	again, err := k.replayed(r, decide)
+	if err != nil {
+		return verdict{err: err}
+	}
+	if v.differ, v.err = k.differences(&r.Decided, &again); len(v.differ) > 0 {
+		v.words = again.words()
+		v.stops, v.err = k.stopsMore(r, &again)
+	}
+	return v
 }
 
 // writeClusters names those about which something else is decided, first of all whose members would be stopped.
@@ -76,23 +130,23 @@ func writeClusters(out io.Writer, differing map[string]int, stopped map[string][
 }
 
 // stopsMore are the pods and claims that were left, and would be stopped.
-func (r *Entry) stopsMore(all Objects, again *Decided) ([]string, error) {
-	o, err := r.Observation(all)
+func (k *desk) stopsMore(r *Entry, again *Decided) ([]string, error) {
+	o, err := k.observation(r)
 	if err != nil {
 		return nil, err
 	}
-	was, err := all.stops(&o.Children, &r.Decided)
+	was, err := k.stops(&o.Children, &r.Decided)
 	if err != nil {
 		return nil, err
 	}
-	is, err := all.stops(&o.Children, again)
+	is, err := k.stops(&o.Children, again)
 	return slices.DeleteFunc(is, func(name string) bool { return slices.Contains(was, name) }), err
 }
 
 // stops are the observed pods and claims that a decision deletes, and the pods in which it has containers start again
 // from other images.
-func (all Objects) stops(observed *observation.Children, d *Decided) ([]string, error) {
-	wanted, err := all.Wanted(d)
+func (k *desk) stops(observed *observation.Children, d *Decided) ([]string, error) {
+	wanted, err := k.wanted(d)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +156,7 @@ func (all Objects) stops(observed *observation.Children, d *Decided) ([]string, 
 		stays := wanted[name] != ""
 		if stays {
 			var as corev1.Pod
-			if err := all.get(wanted[name], &as, written); err != nil {
+			if err := k.get(wanted[name], &as, written); err != nil {
 				return nil, err
 			}
 			stays = !slices.ContainsFunc(as.Spec.Containers, func(c corev1.Container) bool { return hasOther(pod, c) })

@@ -39,7 +39,7 @@ func Print(ctx context.Context, args []string, getenv func(string) string, stdou
 		return fmt.Errorf("--listen: %w", err)
 	}
 	if *dir != "" {
-		if err := copyFiles(*dir, asked, stdout); err != nil {
+		if err := copyFiles(*dir, asked, stdout, stderr); err != nil {
 			return err
 		}
 	}
@@ -48,21 +48,20 @@ func Print(ctx context.Context, args []string, getenv func(string) string, stdou
 
 // copyFiles copies what files on a volume have of these clusters. No more than one file is in memory: that is the
 // server's own.
-func copyFiles(dir string, asked server.JournalAsked, out io.Writer) error {
+func copyFiles(dir string, asked server.JournalAsked, out, warnings io.Writer) error {
 	names, err := filepath.Glob(filepath.Join(dir, server.JournalFiles)) // the oldest first
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		text, err := os.ReadFile(name)
+		file, err := os.ReadFile(name)
 		if errors.Is(err, fs.ErrNotExist) { // its time has come
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		whole := text[:bytes.LastIndexByte(text, '\n')+1] // the last line may be half a one
-		entries, objects, err := journal.Read(bytes.NewReader(whole))
+		entries, objects, err := journal.Read(lines(name, file, warnings))
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -74,6 +73,16 @@ func copyFiles(dir string, asked server.JournalAsked, out io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// lines are those of a file. It says so if the last one is not whole.
+func lines(name string, file []byte, warnings io.Writer) io.Reader {
+	text, whole := journal.Unpack(file)
+	if !whole {
+		fmt.Fprintf(warnings, "%s is not whole: the last entry in it is missing. Its server was killed, or its volume "+
+			"was full\n", name)
+	}
+	return bytes.NewReader(text)
 }
 
 // Replay is quorate replay: the files of a journal are decided about once more, by this release. The result is whether
@@ -102,12 +111,11 @@ func Replay(version string, args []string, stdin io.Reader, stdout, stderr io.Wr
 			files = append(files, stdin)
 			continue
 		}
-		file, err := os.Open(name)
+		file, err := os.ReadFile(name)
 		if err != nil {
 			return false, err
 		}
-		defer func() { _ = file.Close() }()
-		files = append(files, file)
+		files = append(files, lines(name, file, stderr))
 	}
 	read, objects, err := journal.Read(files...)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks/decision"
+	hooks "github.com/quorate-dev/quorate/hooks/journal"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/server"
 )
@@ -65,10 +66,21 @@ func TestPrintAndReplay(t *testing.T) {
 	volume := t.TempDir()
 	kept, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(volume, "1.journal"), append(kept, `{"ref":"ha`...), 0o600))
+	var packed bytes.Buffer
+	packer := hooks.Packer(&packed)
+	_, err = packer.Write(kept)
+	require.NoError(t, err)
+	require.NoError(t, packer.Flush())
+	whole := packed.Len()
+	_, err = packer.Write([]byte(`{"ref":"ha`))
+	require.NoError(t, err)
+	require.NoError(t, packer.Close())
+	onVolume := filepath.Join(volume, "1.journal.gz")
+	require.NoError(t, os.WriteFile(onVolume, packed.Bytes(), 0o600))
 	out.Reset()
 	require.NoError(t, Print(ctx, []string{"--journal-dir", volume, "--namespace=shop"}, environment, &out, &errs))
 	assert.Greater(t, out.Len(), len(kept), "of the volume and of the server")
+	assert.Contains(t, errs.String(), "1.journal.gz is not whole: the last entry in it is missing")
 	same, err = Replay("v0.2.0", []string{"-"}, &out, &errs, &errs)
 	require.NoError(t, err)
 	assert.True(t, same)
@@ -77,6 +89,15 @@ func TestPrintAndReplay(t *testing.T) {
 	require.NoError(t, Print(ctx, []string{"--journal-dir", volume, "--name=other"}, environment, &out, &errs))
 	assert.Zero(t, out.Len())
 
+	errs.Reset()
+	require.NoError(t, os.WriteFile(onVolume, packed.Bytes()[:whole], 0o600))
+	same, err = Replay("v0.2.0", []string{onVolume}, nil, &out, &errs)
+	require.NoError(t, err)
+	assert.True(t, same)
+	assert.Contains(t, out.String(), "0 of 1 decisions")
+	assert.Empty(t, errs.String(), "all that was written is there")
+
+	out.Reset()
 	_, err = Replay("v0.2.0", []string{"--as-story", file}, nil, &out, &errs)
 	require.NoError(t, err)
 	assert.Regexp(t, "(?s)^# What Quorate v0.1.0 has decided about shop/orders: .*\n\nreplay\n.*\n----\n20.* Blind: ", out.String())

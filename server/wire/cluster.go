@@ -28,6 +28,8 @@ type ClusterCall struct {
 	Finalizing bool
 	// Resync is how often Metacontroller calls while nothing happens; 0 for never, or when the call does not say.
 	Resync time.Duration
+	// Made is how many bytes all of this takes in memory, rather too many.
+	Made int64
 	// secrets and related are what the Secrets of Children and Related hold. It goes nowhere but into the answer
 	// (children) and to the members (a client's certificate and key).
 	secrets, related map[string]map[string][]byte
@@ -52,6 +54,7 @@ func ReadCluster(ctx context.Context, body io.Reader) (*ClusterCall, error) {
 		return nil, err
 	}
 	r.pick()
+	r.Made = f.made
 	return r, nil
 }
 

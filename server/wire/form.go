@@ -9,6 +9,7 @@ type form struct {
 	controller        func(in *source) error // nil: read over
 	parent            func(in *source) (namespace string, err error)
 	children, related []group
+	made              int64 // of the call that was read, by weigh
 }
 
 // A group are the objects of one kind in a call.
@@ -56,6 +57,7 @@ func (f *form) read(in *source) (finalizing bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	f.made = in.made
 	in.done()
 	if namespace == "" {
 		return false, Bad("parent is missing")

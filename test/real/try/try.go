@@ -97,6 +97,7 @@ func newTry(told func(rule, step, message string)) (*try, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	t.stop = stop
+	go hooks.KeepJournal(ctx)
 	go hooks.ServeJournal(ctx, socket)
 	return t, nil
 }

@@ -21,20 +21,27 @@ import (
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
-// replaysAlike writes a journal, reads it and decides once more about all of it. The result is what differs.
+// replaysAlike writes a journal as a volume has it, reads it and decides once more about all of it. The result is what
+// differs.
 func replaysAlike(t *testing.T, j *world.Journal) string {
 	t.Helper()
 	if j == nil {
 		return ""
 	}
 	var file, told strings.Builder
-	require.NoError(t, journal.Write(&file, j.Entries, j.Objects))
-	size := file.Len()
-	entries, objects, err := journal.Read(strings.NewReader(file.String()))
+	packer := journal.Packer(&file)
+	lines := journal.Writer{Out: packer}
+	for _, r := range j.Entries {
+		require.NoError(t, lines.Add(r, j.Objects))
+		require.NoError(t, packer.Flush())
+	}
+	text, whole := journal.Unpack([]byte(file.String()))
+	require.True(t, whole)
+	entries, objects, err := journal.Read(strings.NewReader(string(text)))
 	require.NoError(t, err)
 	others, err := journal.Replay(&told, "this release", hooks.Decide, entries, objects)
 	require.NoError(t, err)
-	t.Logf("%d entries in %d bytes are replayed", len(entries), size)
+	t.Logf("%d entries in %d bytes are replayed, %d packed", len(entries), len(text), file.Len())
 	if others > 0 {
 		return told.String()
 	}
