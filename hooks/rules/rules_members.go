@@ -413,8 +413,11 @@ func addSpare(f *facts.Facts) *decision.Plan {
 		return nil
 	}
 	const why = "adding a spare"
+	if !f.Epoch.HadQuorum() {
+		return &decision.Plan{Message: why + "; recording first that the members serve", Resync: decision.ResyncSoon}
+	}
 	name := f.NextMember()
-	if pod := f.Children.Pods[name]; f.ReadiesAhead() && !facts.Running(pod) {
+	if pod := f.Children.Pods[name]; f.ReadiesAhead() && !facts.Prepares(pod) {
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting for the pod of %s to start%s", why, name, f.WhyNotReady()),
 			Outlook: byPerson(f, []*facts.Member{{PodName: name, Pod: pod}}),

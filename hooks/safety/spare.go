@@ -24,27 +24,28 @@ func joining(j *judgement) *facts.Member {
 	lead := leads(j)
 	switch {
 	case l == nil || sparesWanted(j) == 0 || l.PodName == "":
-	case voterMissing(j), !l.Serving(), l.Pod == nil || l.Pod.DeletionTimestamp != nil:
+	case votersLeft(j) < j.f.Replicas, !l.Serving(), l.Pod == nil || l.Pod.DeletionTimestamp != nil:
 	case l.Health.RaftIndex*10 >= lead.RaftIndex*9 && l.Health.RaftIndex+facts.MostBehind >= lead.RaftIndex:
 		return nil
 	}
 	return l
 }
 
-// voterMissing reports whether there are fewer voters than wanted, without those whose data is lost, or one of them is
-// to be succeeded by another.
-func voterMissing(j *judgement) bool {
-	there := 0
-	for _, m := range j.f.Voters {
+// votersLeft are those that there are without the ones whose data is lost.
+func votersLeft(j *judgement) int {
+	return len(objects.Filter(j.f.Voters, func(m *facts.Member) bool {
 		_, lost := j.f.DataLost(m)
-		if !lost || m.Serving() {
-			there++
-		}
-	}
+		return !lost || m.Serving()
+	}))
+}
+
+// spareMayVote reports whether there are fewer voters than wanted, or one of them is to be succeeded by another.
+func spareMayVote(j *judgement) bool {
 	leaves := slices.ContainsFunc(j.f.Voters, func(m *facts.Member) bool {
 		return claimBeingDeleted(j, m.PodName) || unlike(j, m)
 	})
-	return there < j.f.Replicas || there == j.f.Replicas && leaves
+	left := votersLeft(j)
+	return left < j.f.Replicas || left == j.f.Replicas && leaves
 }
 
 // unlikeVoters reports whether a spare can't be made as the voters are: it speaks in plain text, or its database is full

@@ -103,7 +103,7 @@ func promote(j *judgement, s decision.Promote) {
 	j.require(m.Pod == nil || !objects.MayBegin(m.Pod), "S10",
 		"%s, whose pod may still join once more", s)
 	j.require(!removalPending(j, m), "S3", "%s, which may be removed", s)
-	j.require(sparesWanted(j) == 0 || voterMissing(j), "S6", "%s, a spare, although no voter is missing", s)
+	j.require(sparesWanted(j) == 0 || spareMayVote(j), "S6", "%s, a spare, although no voter is missing", s)
 	j.require(m.Pod == nil || !restartPending(j, m), "S2", "%s, which may be restarted", s)
 	stay := othersStay(j, m)
 	voters := len(j.f.Voters) + 1
