@@ -53,6 +53,7 @@ var (
  36 cache freeze=pod | cache freeze=claim | cache freeze=configmap | cache freeze=cluster | cache freeze=secret
  24 cache thaw=pod | cache thaw=claim | cache thaw=configmap | cache thaw=cluster | cache thaw=secret
  24 edit replicas=1..5
+  6 edit spares=0..1
   3 wait 1..10m
   3 tick 1..30h
   2 delete secret=demo-ca | delete secret=demo-token | delete secret=demo-server-tls | delete secret=demo-peer-tls | ` +
