@@ -80,13 +80,19 @@ func (c *cluster) changesWithoutQuorate() {
 	w.losesNothing()
 }
 
-func (c *cluster) isDrained() {
-	var all corev1.NodeList
-	read(c.t, "/api/v1/nodes", &all)
-	nodes := all.Items
-	if len(nodes) < 3 {
-		c.t.Fatalf("this story needs 3 nodes, the lab has %d: NODES=3 make lab-up", len(nodes))
+func needsNodes(t *testing.T, n int) []corev1.Node {
+	t.Helper()
+	var nodes corev1.NodeList
+	read(t, "/api/v1/nodes", &nodes)
+	if len(nodes.Items) < n {
+		t.Fatalf("this story needs %d nodes, the lab has %d: make lab-down, then this again with NODES=%d", n,
+			len(nodes.Items), n)
 	}
+	return nodes.Items
+}
+
+func (c *cluster) isDrained() {
+	nodes := needsNodes(c.t, 3)
 	on := map[string]bool{}
 	for _, pod := range c.pods() {
 		on[pod.Spec.NodeName] = true
@@ -234,9 +240,7 @@ var comeAndGo = flag.Duration("nodes.for", 30*time.Minute, "how long nodes come 
 // TestNodesComeAndGo as an autoscaler has them, under a writer: each minute a node is drained, deleted and replaced by
 // a new one, and each fifth time three at once. Members in memory follow. It needs a lab with five nodes.
 func TestNodesComeAndGo(t *testing.T) {
-	var all corev1.NodeList
-	read(t, "/api/v1/nodes", &all)
-	require.GreaterOrEqual(t, len(all.Items), labNodes, "make story NODES=5 RUN=TestNodesComeAndGo")
+	needsNodes(t, labNodes)
 	t.Cleanup(func() { kube(t, "uncordon", "node1") })
 	kube(t, "cordon", "node1") // it stays, as it has the control plane, and members would gather on it
 	c := newCluster(t, three+"  storage: {medium: Memory, size: 512Mi}\n")
@@ -302,6 +306,7 @@ func TestTwoOfThreeNodesStayDead(t *testing.T) {
 // onNodesThatDie is a cluster of three on three of four nodes, whose pods are soon given up with their node.
 func onNodesThatDie(t *testing.T) *cluster {
 	t.Helper()
+	needsNodes(t, 4)
 	t.Cleanup(func() { kube(t, "uncordon", "node1") })
 	kube(t, "cordon", "node1")
 	c := newCluster(t, three+"  storage: {size: 1Gi}\n  recovery: {after: 1m}\n  tolerations:\n"+
