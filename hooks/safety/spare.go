@@ -42,8 +42,8 @@ func votersLeft(j *judgement) int {
 // spareMayVote reports whether there are fewer voters than wanted, or one of them is to be succeeded by another.
 func spareMayVote(j *judgement) bool {
 	leaves := slices.ContainsFunc(j.f.Voters, func(m *facts.Member) bool {
-		elsewhere := volumeUnlike(j, m) || !j.f.Restartable()
-		return claimBeingDeleted(j, m.PodName) || elsewhere && unlike(j, m)
+		succeeded := unlike(j, m) && (!j.f.Restartable() || volumeUnlike(j, m))
+		return succeeded || claimBeingDeleted(j, m.PodName)
 	})
 	left := votersLeft(j)
 	return left < j.f.Replicas || left == j.f.Replicas && leaves
