@@ -106,8 +106,8 @@ func nextTimeOver(f *facts.Facts) time.Duration {
 		}
 	}
 	if l := f.Learner(); l != nil {
-		if s := f.LastStatus(l); s != nil {
-			left = append(left, f.TimeFor()-f.WhileAvailable(s.JoinTime))
+		if since := f.CatchesUpSince(l); !since.IsZero() {
+			left = append(left, f.TimeFor()-f.WhileAvailable(since))
 		}
 	}
 	if f.Etcd == nil {

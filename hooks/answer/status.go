@@ -123,7 +123,7 @@ func members(f *facts.Facts) []v1beta1.MemberStatus {
 			External: m.Alias != "" ||
 				f.WasExternal(m), ID: objects.Hex(m.ID), Role: v1beta1.Voter, Leader: m.ID == f.Etcd.Leader}
 		if m.Learner {
-			s.Role = v1beta1.Learner
+			s.Role = f.RoleIn(m)
 		}
 		list = append(list, memberStatus(f, s, m.StatusHealth(f), m.Serving()))
 	}

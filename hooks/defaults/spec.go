@@ -51,6 +51,8 @@ func Validate(s *v1beta1.EtcdClusterSpec, settings observation.Settings) error {
 			s.Version, Least35, Least36)
 	case s.Replicas != nil && (*s.Replicas < 0 || *s.Replicas > 9):
 		return fmt.Errorf("spec.replicas %d is not between 0 and 9", *s.Replicas)
+	case s.Spares < 0 || s.Spares > 1:
+		return fmt.Errorf("spec.spares %d is not 0 or 1: etcd has one learner at a time", s.Spares)
 	case Heartbeat(s.Options) <= 0 || Election(s.Options) < 5*Heartbeat(s.Options):
 		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times spec.options.heartbeatInterval")
 	case retention(s.Options) < 0, s.Options.AutoCompaction.Revisions != nil && *s.Options.AutoCompaction.Revisions < 1:

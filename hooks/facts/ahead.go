@@ -48,7 +48,7 @@ func (f *Facts) allClaims(member string) []*corev1.PersistentVolumeClaim {
 // Dropped reports whether the record says that nothing starts on what was made ready for the member.
 func (f *Facts) Dropped(name string) bool { return f.Epoch.Recorded(name) == NothingStarts }
 
-// Missing is how many voters are to join, without the learner that joins now: those above what is wanted make it less
+// Missing is how many members are to join, without the learner that there is: those above what is wanted make it less
 // than 0. Voters whose data is lost, or that are chosen to be removed, count as gone.
 func (f *Facts) Missing() int {
 	chosen := f.Chosen()
@@ -57,7 +57,7 @@ func (f *Facts) Missing() int {
 		return lost && !m.Serving() || m == chosen && f.Epoch.Choice.Removes && f.Epoch.Choice.Withdrawn.IsZero()
 	}
 	stay := objects.Filter(f.ReplicaVoters(), func(m *Member) bool { return !goes(m) })
-	missing := f.Wanted() - len(stay)
+	missing := f.Wanted() + f.Spares() - len(stay)
 	if l := f.Learner(); l != nil && l.PodName != "" && !goes(l) && !f.lost(l) {
 		missing--
 	}

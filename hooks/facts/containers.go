@@ -70,7 +70,7 @@ func stuck(pod *corev1.Pod) bool {
 // Prepares reports whether an init container of Quorate's is at work. One of a mesh's may be as long as the pod
 // lives.
 func Prepares(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool {
+	return pod != nil && slices.ContainsFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool {
 		return !objects.Injected(s.Name) && s.State.Running != nil
 	})
 }

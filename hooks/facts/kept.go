@@ -41,7 +41,7 @@ func (f *Facts) halfDone() bool {
 	voters := 0
 	for _, m := range f.Etcd.Members {
 		name, ours := objects.MemberAt(f.Cluster, m.PeerURLs)
-		if pod := f.Children.Pods[name]; m.Learner || ours && (pod == nil || pod.DeletionTimestamp != nil) {
+		if pod := f.Children.Pods[name]; m.Learner && f.Spares() == 0 || ours && (pod == nil || pod.DeletionTimestamp != nil) {
 			return true
 		}
 		voters++

@@ -20,7 +20,7 @@ func (f *Facts) Fenced(name string) bool {
 // MayStop reports whether the others can do without the member (S1), and no other one is missing or joining when it
 // serves (S2).
 func (f *Facts) MayStop(m *Member) bool {
-	return f.QuorumWithout(m) && (!m.Serving() || f.Learner() == nil && Serving(f.Voters) == len(f.Voters))
+	return f.QuorumWithout(m) && (!m.Serving() || f.Joining() == nil && Serving(f.Voters) == len(f.Voters))
 }
 
 // busyFor is how long a member is left alone that gives free space back to its file system: a second for 100 MB or

@@ -36,7 +36,10 @@ func (f *Facts) Restored() (reason, message string, is, shown bool) {
 		true
 }
 
-// MembersMissing reports whether the epoch that runs lacks a member.
+// MembersMissing reports whether the epoch that runs lacks a member. A spare is not waited for.
 func (f *Facts) MembersMissing() bool {
-	return f.Etcd != nil && (len(f.ReplicaVoters()) < f.Wanted() || f.Learner() != nil)
+	if f.Etcd == nil || f.Learner() != nil && f.Spares() == 0 {
+		return f.Etcd != nil
+	}
+	return len(f.ReplicaVoters()) < f.Wanted()
 }

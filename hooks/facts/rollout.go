@@ -111,7 +111,10 @@ func (f *Facts) peersInPlain(m *Member) bool {
 func (f *Facts) Restartable() bool { return !f.Memory() && f.CanLoseOne() }
 
 // RestartSuffices reports whether the update may be done to the member itself; otherwise another one must succeed it.
-func (f *Facts) RestartSuffices(r *Update) bool {
+func (f *Facts) RestartSuffices(m *Member, r *Update) bool {
+	if m.Learner {
+		return !r.NewVolume && (!f.Memory() || r.InPlace)
+	}
 	return !r.NewVolume && (f.Restartable() || r.InPlace && f.CanLoseOne())
 }
 

@@ -83,7 +83,7 @@ func (f *Facts) ClockRuns() bool {
 	switch {
 	case f.Suspended() || f.Epoch == nil || f.Replicas == 0 && !f.BesideExternal():
 		return false
-	case f.Next != nil && f.Choosing(), f.Learner() != nil && f.Learner().PodName != "":
+	case f.Next != nil && f.Choosing(), f.Joining() != nil && f.Joining().PodName != "":
 		return true
 	case f.Etcd == nil:
 		return f.Epoch.Provisioned()

@@ -172,8 +172,8 @@ func (f *Facts) Late() *Member {
 	if l == nil || l.PodName == "" || f.Mismatched(l) {
 		return nil
 	}
-	s := f.LastStatus(l)
-	if s == nil || s.JoinTime.IsZero() || f.WhileAvailable(s.JoinTime) < f.TimeFor() {
+	since := f.CatchesUpSince(l)
+	if since.IsZero() || f.WhileAvailable(since) < f.TimeFor() {
 		return nil
 	}
 	return l
@@ -226,7 +226,8 @@ func (f *Facts) Replacements(givenUp string) v1beta1.ReplacementStatus {
 
 // countLate counts learners that came to nothing. They are forgotten when one becomes a voter or none is wanted.
 func (f *Facts) countLate(r *v1beta1.ReplacementStatus) {
-	if f.promoted() || f.Learner() == nil && len(f.ReplicaVoters()) >= f.Wanted() {
+	complete := f.Joining() == nil && !f.LacksSpare() && len(f.ReplicaVoters()) >= f.Wanted()
+	if f.promoted() || complete {
 		r.Failures = 0
 		r.Learner = ""
 		r.NextLearnerTime = metav1.Time{}

@@ -72,7 +72,7 @@ func (f *Facts) VoterToSucceed() (*Member, string) {
 	followersFirst := slices.Clone(f.Voters)
 	slices.SortStableFunc(followersFirst, func(a, b *Member) int { return f.Leads(a) - f.Leads(b) })
 	for _, m := range followersFirst {
-		if r := f.UpdateOf(m); r != nil && m.Serving() && !f.RestartSuffices(r) && !f.WaitsForWindow(m) {
+		if r := f.UpdateOf(m); r != nil && m.Serving() && !f.RestartSuffices(m, r) && !f.WaitsForWindow(m) {
 			return m, r.Reason
 		}
 	}

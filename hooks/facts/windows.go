@@ -14,12 +14,12 @@ func (f *Facts) WaitsForWindow(m *Member) bool {
 	if r == nil || m == f.Chosen() || f.pressing(m) {
 		return false
 	}
-	return f.RestartSuffices(r) || !f.succeeding()
+	return f.RestartSuffices(m, r) || !f.succeeding()
 }
 
 // succeeding reports whether the successor of a voter has joined.
 func (f *Facts) succeeding() bool {
-	l := f.Learner()
+	l := f.Joining()
 	return l != nil && l.PodName != "" || len(f.ReplicaVoters()) > f.Replicas
 }
 

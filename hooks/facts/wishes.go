@@ -140,6 +140,6 @@ func (f *Facts) mayHaveVoted(name string) bool {
 		return slices.Contains(voters, n)
 	}
 	return !slices.ContainsFunc(f.Cluster.Status.Members, func(m v1beta1.MemberStatus) bool {
-		return m.Name == name && m.Role == v1beta1.Learner
+		return m.Name == name && m.Role != v1beta1.Voter
 	})
 }

@@ -180,10 +180,10 @@ var Modes = []Mode{
 				"A learner whose data is gone is removed; the next one gets a new name (S9, S10).", learnerLost),
 			decision.NewRule("LearnerSurplus",
 				"A learner that is no longer wanted is removed, and on Memory one that was made from an outdated "+
-					"template.", learnerSurplus),
+					"template; so is a spare that can't be made as the others are.", learnerSurplus),
 			decision.NewRule("Promote",
-				"A learner that answered in this call, has caught up and has its volume becomes a voter (S5).",
-				promote),
+				"A learner that answered in this call, has caught up and has its volume becomes a voter (S5); a spare "+
+					"when one is missing.", promote),
 			decision.NewRule("CancelDowngrade",
 				"A downgrade that is no longer wanted is cancelled in etcd before anything else: it would keep "+
 					"members of the wanted version from starting (S18).", cancelDowngrade),
@@ -206,7 +206,7 @@ var Modes = []Mode{
 					"authority; a learner's also while it serves. Which pod goes is recorded first.", recreatePod),
 			// Waits: it is an unmanaged member's, or answers as another member
 			decision.NewRule("LearnerCatchingUp",
-				"While a learner catches up no other member is added or removed (S3).",
+				"While a learner catches up, or a spare does not serve, no other member is added or removed (S3).",
 				learnerCatchingUp, decision.Works, decision.Waits),
 			decision.NewRule("WaitForRemoved",
 				"The pod of a removed member must be gone before the next change of members, and stop before another voter "+
@@ -268,6 +268,10 @@ var Modes = []Mode{
 			decision.NewRule("Resize",
 				"Volumes grow to the wanted size beside everything else, all at once; their members are restarted "+
 					"when they have.", resize),
+			// Waits: there is no place for its pod
+			decision.NewRule("AddSpare",
+				"With all voters there, and nothing else to do, a learner joins that stays one (spec.spares): its pod waits "+
+					"where it will run before etcd lists it (S3, S4, S9).", addSpare, decision.Works, decision.Waits),
 			decision.NewRule("OutOfSpace",
 				"An alarm NOSPACE that no compaction and no defragmentation can clear waits for a larger quota or "+
 					"for less data.", outOfSpace, decision.Waits),

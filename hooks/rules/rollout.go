@@ -9,11 +9,11 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// due are the voters that should be updated themselves, the leader last.
+// due are the members that should be updated themselves: the spare first, which no client misses, and the leader last.
 func due(f *facts.Facts) []*facts.Member {
-	list := objects.Filter(f.Voters, func(m *facts.Member) bool {
+	list := objects.Filter(f.VotersAndSpare(), func(m *facts.Member) bool {
 		r := f.UpdateOf(m)
-		return r != nil && f.RestartSuffices(r) && !f.WaitsForWindow(m)
+		return r != nil && f.RestartSuffices(m, r) && !f.WaitsForWindow(m)
 	})
 	slices.SortStableFunc(list, func(a, b *facts.Member) int { return f.Leads(a) - f.Leads(b) })
 	return list
@@ -54,7 +54,7 @@ func rollingUpdate(f *facts.Facts) *decision.Plan {
 // unsettled says which voter's last restart is not over yet; nil for none. A pod that stops, or whose image has just
 // been exchanged, serves on for a moment.
 func unsettled(f *facts.Facts) *decision.Plan {
-	for _, m := range f.Voters {
+	for _, m := range f.VotersAndSpare() {
 		switch {
 		case m.PodName == "":
 		case m.Pod == nil || m.Pod.DeletionTimestamp != nil:

@@ -41,17 +41,15 @@ func learnerLost(f *facts.Facts) *decision.Plan {
 
 func learnerSurplus(f *facts.Facts) *decision.Plan {
 	l := f.Learner()
-	voters := len(f.ReplicaVoters())
-	if lost, _ := f.LostVoter(); lost != nil {
-		voters-- // it is replaced, and the learner is its successor
-	}
 	switch {
 	case l == nil || l.PodName == "":
 		return nil
 	case f.Memory() && f.HasOutdatedTemplate(l):
 		return removeMember(f, l, fmt.Sprintf("removing the learner %s: its pod has an older template, and can't be "+
 			"replaced on Memory", l.PodName))
-	case voters < f.Wanted():
+	case f.SpareUnfit() != "":
+		return removeMember(f, l, fmt.Sprintf("removing the spare %s: %s; the next one is made", l.PodName, f.SpareUnfit()))
+	case f.Short() || f.Spares() > 0:
 		return nil
 	}
 	return removeMember(f, l, fmt.Sprintf("removing the learner %s: it is no longer needed", l.PodName))
@@ -93,8 +91,11 @@ func joinTime(f *facts.Facts, m *facts.Member) (since time.Time, listed bool) {
 
 func promote(f *facts.Facts) *decision.Plan {
 	l := f.Learner()
-	if l == nil || l.PodName == "" || !caughtUp(f, l) || f.HasOutdatedTemplate(l) {
+	if l == nil || l.PodName == "" || !f.CaughtUp(l) || f.HasOutdatedTemplate(l) {
 		return nil // its pod is replaced before it votes
+	}
+	if l == f.Spare() {
+		return nil
 	}
 	// emptied now, it could join a second time: no voter may (S10)
 	if objects.MayBegin(l.Pod) {
@@ -116,21 +117,6 @@ func promote(f *facts.Facts) *decision.Plan {
 		return &decision.Plan{Message: why + "; " + lags, Resync: decision.ResyncSoon}
 	}
 	return change(f, decision.Promote{ID: l.ID, Name: l.PodName}, why)
-}
-
-// caughtUp reports whether the learner itself answered in this call as a learner, with a volume and not about to stop,
-// so near to the others that it serves as a voter, and at 90 % of the leader's index or more. (etcd refuses a promotion
-// below 90 % of the leader's match index, but asks only the leader: server.go, isLearnerReady.)
-func caughtUp(f *facts.Facts, l *facts.Member) bool {
-	lead := f.Leader()
-	hasVolume := f.Memory() || f.StorageUsable(l.PodName)
-	if lead == nil || !lead.Serving() || !hasVolume {
-		return false
-	}
-	if !l.Serving() || !l.Health.Learner || l.Restarting() || l.Lags {
-		return false
-	}
-	return l.Health.RaftIndex*10 >= lead.Health.RaftIndex*9
 }
 
 // replaceFirst does not wait for the learner: an etcd that joins compares its initial cluster with the list of the
@@ -206,7 +192,7 @@ func disposable(f *facts.Facts, m *facts.Member) bool {
 }
 
 func learnerCatchingUp(f *facts.Facts) *decision.Plan {
-	l := f.Learner()
+	l := f.Joining()
 	switch {
 	case l == nil:
 		return nil
@@ -410,7 +396,6 @@ func grow(f *facts.Facts) *decision.Plan {
 	if len(voters) >= f.Wanted() {
 		return nil
 	}
-	name := f.NextMember()
 	why := fmt.Sprintf("growing from %d to %s", len(voters), objects.Count(f.Wanted(), "voter"))
 	if replaced, reason := f.VoterToSucceed(); replaced != nil && f.Wanted() > f.Replicas {
 		why += fmt.Sprintf(", because %s must be replaced: %s", replaced.PodName, reason)
@@ -418,6 +403,32 @@ func grow(f *facts.Facts) *decision.Plan {
 	if to, open := f.Downgrading(); open {
 		return afterDowngrade(f, to, why)
 	}
+	return addLearner(f, why)
+}
+
+// addSpare comes last of all that changes something: a spare that can't join holds nothing up. Its pod waits somewhere
+// before etcd lists it, so that none joins that has no place.
+func addSpare(f *facts.Facts) *decision.Plan {
+	if _, open := f.Downgrading(); open || !f.LacksSpare() {
+		return nil
+	}
+	const why = "adding a spare"
+	if !f.Epoch.HadQuorum() {
+		return &decision.Plan{Message: why + "; recording first that the members serve", Resync: decision.ResyncSoon}
+	}
+	name := f.NextMember()
+	if pod := f.Children.Pods[name]; f.ReadiesAhead() && !facts.Prepares(pod) {
+		return &decision.Plan{
+			Message: fmt.Sprintf("%s; waiting for the pod of %s to start%s", why, name, f.WhyNotReady()),
+			Outlook: byPerson(f, []*facts.Member{{PodName: name, Pod: pod}}),
+			Resync:  decision.ResyncLater,
+		}
+	}
+	return addLearner(f, why)
+}
+
+// addLearner adds the next member as a learner, where nothing is in the way.
+func addLearner(f *facts.Facts, why string) *decision.Plan {
 	if unreachable := objects.Filter(f.Voters, func(m *facts.Member) bool { return !m.Serving() }); len(unreachable) > 0 {
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting for %s to serve%s", why,
@@ -453,6 +464,7 @@ func grow(f *facts.Facts) *decision.Plan {
 			Resync:  decision.ResyncLater,
 		}
 	}
+	name := f.NextMember()
 	address := f.FreeAddress(f.NextOrdinal())
 	if f.HostNetwork() && address == "" {
 		return &decision.Plan{

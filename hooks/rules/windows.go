@@ -15,10 +15,10 @@ import (
 func allWaiting(f *facts.Facts) []string {
 	var all []string
 	var restarts, replacements objects.GroupedReasons
-	for _, m := range f.Voters {
+	for _, m := range f.VotersAndSpare() {
 		switch {
 		case !f.WaitsForWindow(m):
-		case f.RestartSuffices(f.UpdateOf(m)):
+		case f.RestartSuffices(m, f.UpdateOf(m)):
 			restarts.Add(m.PodName, f.UpdateOf(m).Reason)
 		default:
 			replacements.Add(m.PodName, f.UpdateOf(m).Reason)

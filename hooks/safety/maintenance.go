@@ -61,7 +61,7 @@ func provenWrong(j *judgement, m *facts.Member) bool {
 
 // quiet: every member serves and stays, and none comes or goes.
 func quiet(j *judgement, s fmt.Stringer) {
-	j.require(j.f.Learner() == nil, "S3", "%s while there is a learner", s)
+	j.require(joining(j) == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.f.RemovedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
 	for _, m := range j.f.Members {
 		j.require(stays(j, m), "S2", "%s while %s does not serve, or its pod stops or may be made to", s, m.PodName)

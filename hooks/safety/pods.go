@@ -206,7 +206,7 @@ func restartPending(j *judgement, m *facts.Member) bool {
 func mayRestart(j *judgement, m *facts.Member) bool {
 	stays := !j.f.Memory() || podIn(j, m.PodName) != nil
 	asked := unlike(j, m) && stays || j.f.Fenced(m.PodName)
-	return asked && m.ID != j.f.Etcd.Leader && facts.Serving(j.f.Voters) == len(j.f.Voters) && j.f.Learner() == nil
+	return asked && m.ID != j.f.Etcd.Leader && facts.Serving(j.f.Voters) == len(j.f.Voters) && joining(j) == nil
 }
 
 // unlike reports whether the member is not as the spec and the record want it.

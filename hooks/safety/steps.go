@@ -68,7 +68,7 @@ func addLearner(j *judgement, s decision.AddLearner) {
 		return claimBeingDeleted(j, m.PodName) || unlike(j, m)
 	})
 	counted := objects.Filter(j.f.Voters, func(m *facts.Member) bool { return m.PodName != "" || !besideExternal(j) })
-	j.require(len(counted) < j.f.Replicas || going && len(counted) == j.f.Replicas, "S6",
+	j.require(len(counted) < j.f.Replicas+sparesWanted(j) || going && len(counted) == j.f.Replicas, "S6",
 		"%s although there are enough voters", s)
 	suits(j, s)
 }
@@ -103,6 +103,7 @@ func promote(j *judgement, s decision.Promote) {
 	j.require(m.Pod == nil || !objects.MayBegin(m.Pod), "S10",
 		"%s, whose pod may still join once more", s)
 	j.require(!removalPending(j, m), "S3", "%s, which may be removed", s)
+	j.require(sparesWanted(j) == 0 || spareMayVote(j), "S6", "%s, a spare, although no voter is missing", s)
 	j.require(m.Pod == nil || !restartPending(j, m), "S2", "%s, which may be restarted", s)
 	stay := othersStay(j, m)
 	voters := len(j.f.Voters) + 1
@@ -126,7 +127,7 @@ func updatePeerURL(j *judgement, s decision.UpdatePeerURL) {
 	own := objects.PeerURL(j.o.Cluster, s.Name, j.f.Address(s.Name))
 	j.require(s.PeerURL == own && facts.ByTLS(s.PeerURL), "S9",
 		"%s with a URL that is not its own", s)
-	j.require(j.f.Learner() == nil && len(j.f.RemovedPods()) == 0, "S3", "%s while members come or go", s)
+	j.require(joining(j) == nil && len(j.f.RemovedPods()) == 0, "S3", "%s while members come or go", s)
 	for _, o := range j.f.Voters {
 		j.require(stays(j, o), "S1", "%s while %s does not serve, or may be restarted", s, o.PodName)
 		j.require(o.PodName == "" || facts.TLSFlagsOf(o.Pod).Certificates, "S1", "%s, which %s can't dial then", s,
@@ -148,7 +149,7 @@ func remove(j *judgement, s decision.Remove) {
 	j.require(addedLongAgo(j, m, s.Name), "S9", "%s: a call from before its addition may add it again", s)
 	chosenForRemoval(j, m)
 	if m.Learner {
-		j.require(spare(j, m), "S6", "%s, a learner that is wanted and that nothing is wrong with", s)
+		j.require(needless(j, m), "S6", "%s, a learner that is wanted and that nothing is wrong with", s)
 		return
 	}
 	removeVoter(j, s, m)
@@ -177,18 +178,23 @@ func removeVoter(j *judgement, s decision.Remove, m *facts.Member) {
 	besideNone(j, s, lost && !m.Serving(), surplus)
 }
 
-// spare reports whether a learner may go: its data is lost, or may be wrong; there are enough voters without it, not
-// counting one whose data is lost; its pod can't be replaced; or it was counted as one that has come to nothing.
-func spare(j *judgement, m *facts.Member) bool {
+// needless reports whether a learner may go: its data is lost, or may be wrong; there are enough voters without it, not
+// counting one whose data is lost, and no spare is wanted, or not this one; its pod can't be replaced; or it was
+// counted as one that has come to nothing.
+func needless(j *judgement, m *facts.Member) bool {
 	counted := objects.Filter(j.f.Voters, func(o *facts.Member) bool {
 		_, lost := j.f.DataLost(o)
 		return (o.PodName != "" || !besideExternal(j)) && (!lost || o.Serving())
 	})
 	_, lost := j.f.DataLost(m)
-	if lost || raised(j, observation.AlarmCorrupt) || len(counted) >= j.f.Replicas || m.PodName == "" {
+	enough := len(counted) >= j.f.Replicas && (sparesWanted(j) == 0 || unlikeVoters(j, m))
+	if lost || raised(j, observation.AlarmCorrupt) || enough || m.PodName == "" {
 		return true
 	}
 	joined, listed := joined(j, m)
+	if s := j.f.LastStatus(m); s != nil && s.Role == v1beta1.Spare && !s.Ready {
+		joined = s.LastTransitionTime.Time
+	}
 	noted := j.o.Cluster.Status.Internal.Replacement
 	late := listed && j.o.Now.Sub(joined) >= defaults.ReplaceAfter(&j.o.Cluster.Spec)
 	if late && noted != nil && noted.Learner == m.PodName {
@@ -200,7 +206,7 @@ func spare(j *judgement, m *facts.Member) bool {
 // besideNone: no other change is under way; but a lost voter goes although a learner has not started, and one above the
 // wanted number although a removed member's pod has not stopped yet.
 func besideNone(j *judgement, s decision.Remove, lost, surplus bool) {
-	l := j.f.Learner()
+	l := joining(j)
 	j.require(l == nil || lost && !l.Serving(), "S3", "%s while there is a learner", s)
 	for _, name := range j.f.RemovedPods() {
 		j.require(surplus && j.o.Children.Pods[name].DeletionTimestamp != nil, "S3",

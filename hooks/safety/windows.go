@@ -46,7 +46,7 @@ func windows(j *judgement) {
 	case decision.EnableDowngrade:
 		j.require(downgrades(j), maintenance, "%s outside of a maintenance window", s)
 	case decision.AddLearner:
-		needed := len(j.f.Voters) < j.f.Replicas || slices.ContainsFunc(j.f.Voters,
+		needed := len(j.f.Voters) < j.f.Replicas+sparesWanted(j) || slices.ContainsFunc(j.f.Voters,
 			func(m *facts.Member) bool { return cannotWait(j, m) })
 		j.require(needed, maintenance, "%s outside of a maintenance window, and no member is missing", s)
 	}

@@ -145,7 +145,7 @@ func tell(c *v1beta1.EtcdCluster, rule string, status *v1beta1.EtcdClusterStatus
 	}
 	for _, m := range status.Members {
 		switch {
-		case m.Role == v1beta1.Learner:
+		case m.Role != v1beta1.Voter:
 			told.learners++
 		case m.Ready:
 			told.voters++

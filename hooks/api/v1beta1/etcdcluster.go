@@ -82,6 +82,15 @@ type EtcdClusterSpec struct {
 	// +kubebuilder:validation:Maximum=9
 	Replicas *int32 `json:"replicas,omitempty"`
 
+	// Spares is the number of members beside the replicas that have all data and do not vote: 0 or 1. The spare becomes
+	// a voter in the moment in which one is missing, without copying anything first, and the next spare is made. It takes
+	// no requests of clients, and needs the resources and the volume of a member. Members that join an external etcd
+	// have none.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1
+	Spares int32 `json:"spares,omitempty"`
+
 	// Version is the etcd release, such as 3.6.16: 3.5.26 or later of 3.5, 3.6.4 or later of 3.6, or 3.7.
 	// +required
 	// +kubebuilder:validation:MaxLength=16
@@ -698,7 +707,7 @@ type EtcdClusterStatus struct {
 	// +optional
 	Leader string `json:"leader,omitempty"`
 
-	// Replicas is the number of our members that etcd lists, voters and learners. External ones don't count.
+	// Replicas is the number of our members that etcd lists: voters, learners and spares. External ones don't count.
 	// +optional
 	Replicas int32 `json:"replicas"`
 
@@ -782,7 +791,7 @@ type ConnectionStatus struct {
 }
 
 // Role of a member.
-// +kubebuilder:validation:Enum=Voter;Learner
+// +kubebuilder:validation:Enum=Voter;Learner;Spare
 type Role string
 
 const (
@@ -790,6 +799,8 @@ const (
 	Voter Role = "Voter"
 	// Learner is a member that receives the log and does not vote.
 	Learner Role = "Learner"
+	// Spare is a learner that stays one, as spec.spares asks for: it has caught up.
+	Spare Role = "Spare"
 )
 
 // MemberStatus is one member as last observed.
@@ -805,7 +816,7 @@ type MemberStatus struct {
 	// +optional
 	External bool `json:"external,omitempty"`
 
-	// Role is Voter or Learner.
+	// Role is Voter, Learner or Spare.
 	// +optional
 	Role Role `json:"role,omitempty"`
 

@@ -84,6 +84,8 @@ type judge struct {
 	verify bool
 	// selfHosted is what the spec says of the API server's data.
 	selfHosted bool
+	// spares is what the spec says of learners that stay.
+	spares int
 	// evictions: the budget counts.
 	evictions bool
 
@@ -239,7 +241,7 @@ func statusOf(said *v1beta1.EtcdClusterStatus) clusterStatus {
 	for i := range said.Members {
 		m := &said.Members[i]
 		n := int(number(m.Name))
-		if m.Role == v1beta1.Learner {
+		if m.Role != v1beta1.Voter {
 			s.learners = s.learners.With(n)
 		} else {
 			s.voters = s.voters.With(n)

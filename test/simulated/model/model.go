@@ -12,6 +12,8 @@ import (
 type model struct {
 	Medium   v1beta1.Medium
 	Replicas int
+	// Spares is how many learners stay.
+	Spares int
 	// Ready begins with a cluster that has converged, instead of one that has just been asked for.
 	Ready bool
 	// Faults, Edits and Hitches are how many of each may happen on one path. A fault takes or silences something, an
@@ -63,7 +65,7 @@ func (m *model) prepare() {
 		decide = hooks.Decide
 	}
 	m.judge = newJudge(m.Medium, decide, !m.Unverified)
-	m.judge.selfHosted, m.judge.evictions = m.SelfHosted, m.Evictions > 0
+	m.judge.selfHosted, m.judge.evictions, m.judge.spares = m.SelfHosted, m.Evictions > 0, m.Spares
 	for _, v := range m.Versions {
 		m.minors = m.minors || minorOf(v) != minorOf(m.From)
 	}
@@ -174,16 +176,17 @@ func (m *model) converged(s *worldState) bool {
 		return false
 	}
 	refused := v.rule == "Upgrade" // and a person has to decide
-	for n := range s.Voters.All {
+	members := s.Voters | s.Learners
+	for n := range members.All {
 		p := &s.live.pods[n]
 		if p.version != s.live.parent.version && !refused || p.template != s.live.parent.template ||
 			s.proc[n] != p.version {
 			return false
 		}
 	}
-	tidy := s.Learners == 0 && s.Voters.Size() == int(s.live.parent.replicas) && s.pods() == s.Voters &&
-		s.Following() == s.Voters
-	return tidy && (m.Medium == v1beta1.Memory || s.claims() == s.Voters)
+	tidy := s.Learners.Size() == m.Spares && s.Voters.Size() == int(s.live.parent.replicas) && s.pods() == members &&
+		s.Following() == members
+	return tidy && (m.Medium == v1beta1.Memory || s.claims() == members)
 }
 
 func (s *worldState) pods() set { return where(func(n int) bool { return s.live.pods[n].uid != 0 }) }

@@ -70,6 +70,13 @@ var worlds = []struct {
 	{"the API server's own etcd, all nodes off and one edit", model{Replicas: 3, Ready: true, Faults: 3, Edits: 1,
 		Sizes: []int{0, 1, 3}, Templates: noEdits, SelfHosted: true, Just: []deed{nodeLost}}, false},
 
+	{"a running cluster with a spare, one fault", model{Replicas: 3, Spares: 1, Ready: true, Faults: 1}, false},
+	{"a running cluster with a spare, one edit", model{Replicas: 3, Spares: 1, Ready: true, Edits: 1}, false},
+	{"a running cluster with a spare on Memory, one fault or eviction", model{Medium: v1beta1.Memory, Replicas: 3,
+		Spares: 1, Ready: true, Faults: 1, Evictions: 1}, false},
+	{"a running cluster with a spare, one fault and one edit of its template", model{Replicas: 3, Spares: 1,
+		Ready: true, Faults: 1, Edits: 1, Sizes: noSizes, Versions: noEdits, Templates: anyTemplate}, true},
+
 	{"a running cluster on Memory, two evictions and one edit", model{Medium: v1beta1.Memory, Replicas: 3,
 		Ready: true, Evictions: 2, Edits: 1}, false},
 	{"a running cluster, two evictions and one edit of its size", model{Replicas: 3, Ready: true, Evictions: 2,

@@ -76,6 +76,7 @@ func (j *judge) cluster(p *parent) *v1beta1.EtcdCluster {
 		TLS:           v1beta1.TLSSpec{Mode: v1beta1.TLSDisabled},
 	}
 	c.Spec.SelfHosted, c.Spec.DeletionProtection = j.selfHosted, j.selfHosted
+	c.Spec.Spares = int32(j.spares)
 	p.refused.ask(&c.Spec)
 	if p.status.hasID {
 		c.Status.ClusterID = strconv.FormatUint(clusterID, 16)
@@ -84,6 +85,9 @@ func (j *judge) cluster(p *parent) *v1beta1.EtcdCluster {
 		m := v1beta1.MemberStatus{Name: name(n), ID: hexID(n), Role: v1beta1.Voter, JoinTime: metav1.NewTime(now)}
 		if p.status.learners.Has(n) {
 			m.Role = v1beta1.Learner
+			if j.spares > 0 {
+				m.Role = v1beta1.Spare // and not late, as long as it is not known since when it does not serve
+			}
 		}
 		if p.status.old.Has(n) {
 			m.JoinTime.Time = now.Add(-time.Hour)

@@ -27,6 +27,9 @@ func (m *model) story(title string, path []action) string {
 
 func (m *model) opening() string {
 	line := fmt.Sprintf("etcd pace=%d\ncluster replicas=%d", never, m.Replicas)
+	if m.Spares > 0 {
+		line += fmt.Sprintf(" spares=%d", m.Spares)
+	}
 	if m.Medium != "" {
 		line += " medium=" + string(m.Medium)
 	}

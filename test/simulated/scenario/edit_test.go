@@ -46,6 +46,7 @@ var clusterFields = map[string]string{
 	"snapshot-first": "SnapshotBeforeUpgrade",
 	"schedule":       "Maintenance.Defragmentation.Schedule",
 	"self-hosted":    "SelfHosted",
+	"spares":         "Spares",
 	"size":           "Storage.Size",
 	"suspend":        "Suspend",
 	"tls":            "TLS.Mode",

@@ -37,18 +37,26 @@ func (w *World) lacks(spec *v1beta1.EtcdClusterSpec) string {
 	for _, a := range c.Alarms {
 		return "there is the alarm " + a.Kind
 	}
-	own := 0
+	own, spares := 0, 0
 	for _, m := range c.Members {
 		if w.External[nameAt(m)] {
 			continue
 		}
-		if m.Learner {
-			return nameAt(m) + " is a learner"
-		}
 		if lacks := w.lacksOf(c, m); lacks != "" {
 			return nameAt(m) + " " + lacks
 		}
+		if m.Learner {
+			spares++
+			continue
+		}
 		own++
+	}
+	wanted := int(spec.Spares)
+	if len(w.External) > 0 {
+		wanted = 0
+	}
+	if spares != wanted {
+		return fmt.Sprintf("there are %d learners instead of %d", spares, wanted)
 	}
 	if own != replicas {
 		return fmt.Sprintf("there are %d voters instead of %d", own, replicas)
