@@ -191,16 +191,19 @@ func needless(j *judgement, m *facts.Member) bool {
 	if lost || raised(j, observation.AlarmCorrupt) || enough || m.PodName == "" {
 		return true
 	}
-	joined, listed := joined(j, m)
+	return cameToNothing(j, m) || j.f.Memory() && m.Pod != nil && j.f.TemplateOutdated(m.Pod)
+}
+
+// cameToNothing reports whether a learner was counted as one that has not caught up in time, or a spare as one that has
+// been silent for as long.
+func cameToNothing(j *judgement, m *facts.Member) bool {
+	since, listed := joined(j, m)
 	if s := j.f.LastStatus(m); s != nil && s.Role == v1beta1.Spare && !s.Ready {
-		joined = s.LastTransitionTime.Time
+		since = s.LastTransitionTime.Time
 	}
 	noted := j.o.Cluster.Status.Internal.Replacement
-	late := listed && j.o.Now.Sub(joined) >= defaults.ReplaceAfter(&j.o.Cluster.Spec)
-	if late && noted != nil && noted.Learner == m.PodName {
-		return true
-	}
-	return j.f.Memory() && m.Pod != nil && j.f.TemplateOutdated(m.Pod)
+	late := listed && j.o.Now.Sub(since) >= defaults.ReplaceAfter(&j.o.Cluster.Spec)
+	return late && noted != nil && noted.Learner == m.PodName
 }
 
 // besideNone: no other change is under way; but a lost voter goes although a learner has not started, and one above the
