@@ -76,6 +76,9 @@ var worlds = []struct {
 		Spares: 1, Ready: true, Faults: 1, Evictions: 1}, false},
 	{"a running cluster with a spare, one fault and one edit of its template", model{Replicas: 3, Spares: 1,
 		Ready: true, Faults: 1, Edits: 1, Sizes: noSizes, Versions: noEdits, Templates: anyTemplate}, true},
+	{"a running cluster with a spare, one fault and one hitch", model{Replicas: 3, Spares: 1, Ready: true, Faults: 1,
+		Hitches: 1}, false},
+	{"a running cluster with a spare, two faults", model{Replicas: 3, Spares: 1, Ready: true, Faults: 2}, true},
 
 	{"a running cluster on Memory, two evictions and one edit", model{Medium: v1beta1.Memory, Replicas: 3,
 		Ready: true, Evictions: 2, Edits: 1}, false},

@@ -150,6 +150,11 @@ func (j *judge) pod(c *v1beta1.EtcdCluster, n int, p *pod) *corev1.Pod {
 		o.Spec.NodeName, o.Status.PodIP = "node", "10.0.0.1"
 	}
 	o.Status.Phase = corev1.PodPending
+	if p.waits && p.bound {
+		prepare, etcd := kubelet.AtGate.Report("", corev1.ContainerStatus{})
+		o.Status.InitContainerStatuses = []corev1.ContainerStatus{prepare}
+		o.Status.ContainerStatuses = []corev1.ContainerStatus{etcd}
+	}
 	if p.status != pending {
 		was := corev1.ContainerStatus{}
 		if p.ran() {
