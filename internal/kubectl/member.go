@@ -87,10 +87,14 @@ func listed(c *v1beta1.EtcdCluster, l *live, m observation.Member, now time.Time
 		r.message = ""
 	}
 	r.name = name
+	was := r.role
 	r.role = string(v1beta1.Voter)
 	r.leads = m.ID == l.etcd.Leader
 	if m.Learner {
 		r.role = string(v1beta1.Learner)
+		if was == string(v1beta1.Spare) {
+			r.role = was
+		}
 	}
 	h, asked := l.health[name]
 	if !asked {

@@ -233,8 +233,8 @@ const drawing = {
 
   words(c) {
     if (!c.members || !c.members.length) return 'No members are known.';
-    return c.members.map(m => `${m.name} ${m.leads ? 'leads' : m.role === 'Learner' ? 'is a learner'
-      : m.role ? 'votes' : 'is no member'}, ${m.state}`).join('; ') + '.';
+    const is = { Learner: 'is a learner', Spare: 'is a spare', Voter: 'votes' };
+    return c.members.map(m => `${m.name} ${m.leads ? 'leads' : is[m.role] || 'is no member'}, ${m.state}`).join('; ') + '.';
   },
 
   node(m) {
@@ -247,9 +247,11 @@ const drawing = {
   paint(one, m, leader) {
     const [, inside, name, state, disk, level, title] = one.node.children;
     const lost = m.alarms.length > 0 || ['no pod', 'CrashLoopBackOff', 'ImagePullBackOff'].includes(m.state);
-    for (const [kind, is] of Object.entries({ leads: m.leads, learner: m.role === 'Learner', none: !m.role, lost,
+    const does = { Learner: 'learns', Spare: 'spare', Voter: 'votes' };
+    const learner = m.role === 'Learner' || m.role === 'Spare';
+    for (const [kind, is] of Object.entries({ leads: m.leads, learner, none: !m.role, lost,
       away: !m.ready, gone: false })) one.node.classList.toggle(kind, is);
-    say(inside, m.leads ? 'leads' : m.role === 'Learner' ? 'learns' : m.role ? 'votes' : '–');
+    say(inside, m.leads ? 'leads' : does[m.role] || '–');
     say(name, m.name);
     say(state, m.state);
     const full = m.quota ? Math.min(1, m.size / m.quota) : 0;
@@ -258,7 +260,7 @@ const drawing = {
     put(level, { y: 20 - tall, height: tall, class: full > .9 ? 'level full' : 'level' }, []);
     say(title, `${m.name}: ${bytes(m.size)}${m.quota ? ' of ' + bytes(m.quota) : ''}; volume ${m.volume || 'none'}`);
     const follows = leader && !m.leads && m.ready && m.role;
-    one.line.setAttribute('class', 'link' + (follows ? '' : ' off') + (m.role === 'Learner' ? ' learner' : ''));
+    one.line.setAttribute('class', 'link' + (follows ? '' : ' off') + (learner ? ' learner' : ''));
     one.line.style.display = leader && !m.leads && m.role ? '' : 'none';
   },
 

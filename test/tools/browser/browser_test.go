@@ -6,6 +6,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"image"
+	"image/color/palette"
+	"image/draw"
+	"image/gif"
 	"image/png"
 	"io"
 	"os"
@@ -243,6 +247,61 @@ func (b *tab) picture(name string) {
 	require.NoError(b.t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(file, picture))
 }
 
+// recording has something happen and writes down what is seen of it until a script tells the end, if pictures are asked
+// for: as many frames as there can be, of each what has changed.
+func (b *tab) recording(name string, happens func(), end string) {
+	if os.Getenv("QUORATE_REWRITE") == "" {
+		happens()
+		return
+	}
+	b.wide(900)
+	defer b.wide(1280)
+	film, last, shown := gif.GIF{}, b.frame(), time.Now()
+	film.Image = append(film.Image, last)
+	happens()
+	for over, began := 0, time.Now(); over < 4 && time.Since(began) < within; {
+		if get[bool](b, end) {
+			over++
+		}
+		frame := b.frame()
+		changed := differs(last, frame)
+		if changed.Empty() {
+			continue
+		}
+		film.Delay = append(film.Delay, int(time.Since(shown)/(10*time.Millisecond)))
+		film.Image = append(film.Image, frame.SubImage(changed).(*image.Paletted))
+		last, shown = frame, time.Now()
+	}
+	film.Delay = append(film.Delay, 400)
+	file, err := os.Create("../../../docs/pictures/ui-" + name + ".gif")
+	require.NoError(b.t, err)
+	defer func() { _ = file.Close() }()
+	require.NoError(b.t, gif.EncodeAll(file, &film))
+}
+
+// frame is the upper part of what is seen.
+func (b *tab) frame() *image.Paletted {
+	raw, err := chromedp.Run(b, chromedp.CaptureScreenshot())
+	require.NoError(b.t, err)
+	seen, err := png.Decode(bytes.NewReader(raw))
+	require.NoError(b.t, err)
+	frame := image.NewPaletted(image.Rect(0, 0, 900, 620), palette.WebSafe)
+	draw.Draw(frame, frame.Rect, seen, image.Point{}, draw.Src)
+	return frame
+}
+
+// differs is the smallest rectangle outside of which both are the same.
+func differs(a, b *image.Paletted) image.Rectangle {
+	var all image.Rectangle
+	for i := range a.Pix {
+		if a.Pix[i] != b.Pix[i] {
+			x, y := i%a.Stride, i/a.Stride
+			all = all.Union(image.Rect(x, y, x+1, y+1))
+		}
+	}
+	return all
+}
+
 func (b *tab) dark(is string) {
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 		{Name: "prefers-color-scheme", Value: is}}})
@@ -295,7 +354,7 @@ func TestPage(t *testing.T) {
 	assert.Regexp(t, `demo-\d leads, serves`,
 		get[string](b, "document.querySelector('#drawing').getAttribute('aria-label')"))
 
-	s.types("lose demo-1")
+	b.recording("loss", func() { s.types("lose demo-1") }, serving+" && document.querySelector('#members').textContent.includes('demo-3')")
 	b.until(serving + " && document.querySelector('#members').textContent.includes('demo-3')")
 
 	b.until("history && history.moments.some(m => m.cluster.members.some(m => m.role === 'Learner'))")
