@@ -397,6 +397,7 @@ var others = map[string]another{
 	"tls.mode":                               leaves(""),  // can't be changed
 	"storage.hostPath.nodes":                 leaves(`["a","b","c","e"]`),
 	"selfHosted":                             leaves(""), // needs others
+	"spares":                                 leaves("1"),
 	"additionalMetadata.labels":              leaves(`{"a":"b"}`),
 	"additionalMetadata.annotations":         leaves(`{"a":"b"}`),
 	"tls.extraSANs":                          leaves(`["a.example"]`),
