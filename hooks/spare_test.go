@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
@@ -69,10 +70,18 @@ func gone(member string) fact {
 	}
 }
 
-// TestASpareVotesInTheSameCall in which the loss is seen.
-func TestASpareVotesInTheSameCall(t *testing.T) {
-	assert.Nil(t, Decide(withSpare()).Step)
-	d := Decide(with(withSpare(), gone("demo-1")))
+// TestASpareVotesOnceTheBudgetKnows: the PodDisruptionBudget does not count it before, or no voter could be evicted.
+func TestASpareVotesOnceTheBudgetKnows(t *testing.T) {
+	protects := func(n int) fact {
+		return func(o *observation.Observation) { o.Children.Budgets["demo"].Spec.MinAvailable = new(intstr.FromInt(n)) }
+	}
+	rests := Decide(with(withSpare(), protects(2)))
+	assert.Nil(t, rests.Step)
+	assert.Equal(t, 2, rests.Children.Budgets[0].Spec.MinAvailable.IntValue())
+	waits := Decide(with(withSpare(), protects(2), gone("demo-1")))
+	assert.Nil(t, waits.Step)
+	assert.Equal(t, 3, waits.Children.Budgets[0].Spec.MinAvailable.IntValue())
+	d := Decide(with(withSpare(), protects(3), gone("demo-1")))
 	assert.Equal(t, "demo-3", d.Step.(decision.Promote).Name)
 }
 

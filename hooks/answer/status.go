@@ -122,10 +122,14 @@ func members(f *facts.Facts) []v1beta1.MemberStatus {
 		s := v1beta1.MemberStatus{Name: cmp.Or(m.DisplayName(), cmp.Or(m.Name, objects.Hex(m.ID))),
 			External: m.Alias != "" ||
 				f.WasExternal(m), ID: objects.Hex(m.ID), Role: v1beta1.Voter, Leader: m.ID == f.Etcd.Leader}
+		ready := m.Serving()
 		if m.Learner {
 			s.Role = f.RoleIn(m)
 		}
-		list = append(list, memberStatus(f, s, m.StatusHealth(f), m.Serving()))
+		if s.Role == v1beta1.Spare {
+			ready = f.CaughtUp(m) // it could vote
+		}
+		list = append(list, memberStatus(f, s, m.StatusHealth(f), ready))
 	}
 	return list
 }

@@ -101,6 +101,9 @@ func (f *Facts) Readied() []string {
 // fitsAhead reports whether the member may be added with what was made ready for it: that is as the spec wants it, and
 // what the record says. What is not made yet will be.
 func (f *Facts) fitsAhead(name string) bool {
+	if pod := f.Children.Pods[name]; pod != nil && !f.podFitsAhead(pod) {
+		return false
+	}
 	recorded := f.Epoch.Recorded(name) != ""
 	if f.HasWAL(name) != f.wantsWAL() || !f.wantsWAL() && f.WALOf(name) != nil {
 		return false
@@ -117,6 +120,16 @@ func (f *Facts) fitsAhead(name string) bool {
 		asked := claim.Annotations[objects.AnnotationAskedFor]
 		return asked != "" && asked != AskedFor(size, class)
 	})
+}
+
+// podFitsAhead reports whether a member may be added with the pod that waits for that: it listens as the member will be
+// listed. A spare is added only when its pod has found a place, so one that has none is given up once the spec asks for
+// another.
+func (f *Facts) podFitsAhead(pod *corev1.Pod) bool {
+	if objects.Encrypted(f.Cluster) && TLSFlagsOf(pod).Peers != f.EveryoneDials() {
+		return false
+	}
+	return !f.LacksSpare() || Prepares(pod) || !f.TemplateOutdated(pod)
 }
 
 func claimNamesOf(member string, wal bool) []string {

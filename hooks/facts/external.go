@@ -140,12 +140,13 @@ func (f *Facts) TrustLeft() string {
 			" is trusted no longer"}[TrustSecret(f.Cluster) != ""]
 }
 
-// minAvailable is how many of our pods Kubernetes must leave alone, also once the learner that serves votes. External
+// minAvailable is how many of our pods Kubernetes must leave alone, also once the learner that serves votes. A spare is
+// not about to, and not ready for Kubernetes. External
 // members can't be counted on: beside them one pod of ours at a time may go, if the rest is a quorum with them.
 func (f *Facts) minAvailable() int {
 	voters := len(f.Voters)
 	own := len(f.ReplicaVoters())
-	if l := f.Learner(); l != nil && l.PodName != "" && l.Serving() {
+	if l := f.Joining(); l != nil && l.PodName != "" && l.Serving() {
 		voters++
 		own++
 	}

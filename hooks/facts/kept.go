@@ -44,7 +44,9 @@ func (f *Facts) halfDone() bool {
 		if pod := f.Children.Pods[name]; m.Learner && f.Spares() == 0 || ours && (pod == nil || pod.DeletionTimestamp != nil) {
 			return true
 		}
-		voters++
+		if !m.Learner {
+			voters++
+		}
 	}
 	return voters < defaults.FewestSelfHosted
 }

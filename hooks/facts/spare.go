@@ -9,8 +9,8 @@ import (
 
 // A spare is a learner that stays one while there are as many voters as wanted. It has the data, so that it can vote in
 // the moment in which a voter is gone. Until it has caught up, and while it does not serve, it is a learner as any
-// other: nothing is taken away beside it. It is in no quorum, and the PodDisruptionBudget protects one pod more while
-// it serves, as while any learner does: so it may vote at once.
+// other: nothing is taken away beside it. It is in no quorum, and the PodDisruptionBudget counts it only when it is to
+// vote.
 
 // Spares is how many learners are to stay: none while members leave, or stand beside an external etcd.
 func (f *Facts) Spares() int {
@@ -23,11 +23,8 @@ func (f *Facts) Spares() int {
 // Short reports whether there are fewer voters than wanted. One whose data is lost counts for none: it is replaced, and
 // the learner is its successor.
 func (f *Facts) Short() bool {
-	voters := len(f.ReplicaVoters())
-	if lost, _ := f.LostVoter(); lost != nil {
-		voters--
-	}
-	return voters < f.Wanted()
+	there := objects.Filter(f.ReplicaVoters(), func(m *Member) bool { return !f.lost(m) || m.Serving() })
+	return len(there) < f.Wanted()
 }
 
 // Spare is the learner that has caught up and stays a learner; nil for none.

@@ -103,6 +103,9 @@ func (f *Facts) PeersDial(name string) bool {
 	if f.Epoch == nil || !objects.Encrypted(f.Cluster) {
 		return objects.Encrypted(f.Cluster)
 	}
+	if f.Etcd != nil && f.ToBeAdded(name) {
+		return f.EveryoneDials() // as PeerURL lists it
+	}
 	return !f.Epoch.Plain() || slices.Contains(f.Epoch.HTTPSPeers, name)
 }
 

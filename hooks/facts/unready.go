@@ -172,6 +172,9 @@ func (f *Facts) Late() *Member {
 	if l == nil || l.PodName == "" || f.Mismatched(l) {
 		return nil
 	}
+	if f.wasSpare(l) && f.changeAtFault(l) {
+		return nil // without it the change would go on with a voter
+	}
 	since := f.CatchesUpSince(l)
 	if since.IsZero() || f.WhileAvailable(since) < f.TimeFor() {
 		return nil

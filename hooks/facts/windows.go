@@ -17,10 +17,12 @@ func (f *Facts) WaitsForWindow(m *Member) bool {
 	return f.RestartSuffices(m, r) || !f.succeeding()
 }
 
-// succeeding reports whether the successor of a voter has joined.
+// succeeding reports whether the successor of a voter has joined. Where a spare is wanted that is seen by the voters
+// alone: whether a learner is the spare depends on this.
 func (f *Facts) succeeding() bool {
-	l := f.Joining()
-	return l != nil && l.PodName != "" || len(f.ReplicaVoters()) > f.Replicas
+	l := f.Learner()
+	joins := l != nil && l.PodName != "" && f.Spares() == 0
+	return joins || len(f.ReplicaVoters()) > f.Replicas
 }
 
 // pressing reports whether the member's restart can't wait.

@@ -268,10 +268,6 @@ var Modes = []Mode{
 			decision.NewRule("Resize",
 				"Volumes grow to the wanted size beside everything else, all at once; their members are restarted "+
 					"when they have.", resize),
-			// Waits: there is no place for its pod
-			decision.NewRule("AddSpare",
-				"With all voters there, and nothing else to do, a learner joins that stays one (spec.spares): its pod waits "+
-					"where it will run before etcd lists it (S3, S4, S9).", addSpare, decision.Works, decision.Waits),
 			decision.NewRule("OutOfSpace",
 				"An alarm NOSPACE that no compaction and no defragmentation can clear waits for a larger quota or "+
 					"for less data.", outOfSpace, decision.Waits),
@@ -286,6 +282,10 @@ var Modes = []Mode{
 			decision.NewRule("WaitForSnapshot",
 				"Another minor version begins once a schedule has taken a verified snapshot.",
 				waitForSnapshot, decision.Works, decision.Waits),
+			// Waits: there is no place for its pod
+			decision.NewRule("AddSpare",
+				"With all voters there, and nothing else to do, a learner joins that stays one (spec.spares): its pod waits "+
+					"where it will run before etcd lists it (S3, S4, S9).", addSpare, decision.Works, decision.Waits),
 			// Waits: no window ever opens
 			decision.NewRule("WaitForWindow",
 				"All serve, and what is left to do disturbs members and can wait: it begins when a window of "+
