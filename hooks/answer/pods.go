@@ -101,7 +101,9 @@ func keptListed(f *facts.Facts, m *facts.Member, plan *decision.Plan) []*corev1.
 		if m.Started() {
 			noteBegun(pod)
 		}
-		lead(f, pod, f.RoleOf(m, slices.Contains(plan.Leaving, m.PodName)))
+		if !facts.WaitsToJoin(pod) { // it is written with the word to go on, in one
+			lead(f, pod, f.RoleOf(m, slices.Contains(plan.Leaving, m.PodName)))
+		}
 		if plan.Pod.Is(decision.Unchosen, m.PodName) && pod.Annotations[objects.AnnotationWithdrawn] == "" {
 			pod.Annotations[objects.AnnotationWithdrawn] = f.Now.UTC().Format(time.RFC3339)
 		}

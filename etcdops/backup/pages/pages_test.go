@@ -211,7 +211,7 @@ func TestCheckedAsBoltDoes(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, found, rounds/2)
+	require.Greater(t, found, rounds/4, "most damage is to pages that nothing is read from, but not all")
 	// What ends in a fault can only be seen from outside.
 	command := exec.Command(os.Args[0], "-test.run=^TestCheck$")
 	command.Env = append(os.Environ(), "PAGES_CHECK="+dir)
