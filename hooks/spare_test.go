@@ -73,7 +73,9 @@ func gone(member string) fact {
 // TestASpareVotesOnceTheBudgetKnows: the PodDisruptionBudget does not count it before, or no voter could be evicted.
 func TestASpareVotesOnceTheBudgetKnows(t *testing.T) {
 	protects := func(n int) fact {
-		return func(o *observation.Observation) { o.Children.Budgets["demo"].Spec.MinAvailable = new(intstr.FromInt(n)) }
+		return func(o *observation.Observation) {
+			o.Children.Budgets["demo"].Spec.MinAvailable = new(intstr.FromInt(n))
+		}
 	}
 	rests := Decide(with(withSpare(), protects(2)))
 	assert.Nil(t, rests.Step)
