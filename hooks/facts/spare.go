@@ -101,7 +101,7 @@ func (f *Facts) CaughtUp(l *Member) bool {
 	return l.Health.RaftIndex*10 >= lead.Health.RaftIndex*9
 }
 
-// SpareUnfit says why the spare is to be replaced by another one; empty when it is not. Its peer URL is not changed, and
+// SpareUnfit says why another spare must take this one's place; empty for no reason. Its peer URL is not changed, and
 // etcd defragments no learner (isRPCSupportedForLearner in api/v3rpc/interceptor.go): the next one begins with a
 // copy of the leader's database.
 func (f *Facts) SpareUnfit() string {

@@ -39,7 +39,7 @@ func votersLeft(j *judgement) int {
 	}))
 }
 
-// spareMayVote reports whether there are fewer voters than wanted, or one of them is to be succeeded by another.
+// spareMayVote reports whether there are fewer voters than wanted, or another must succeed one of them.
 func spareMayVote(j *judgement) bool {
 	leaves := slices.ContainsFunc(j.f.Voters, func(m *facts.Member) bool {
 		succeeded := unlike(j, m) && (!j.f.Restartable() || volumeUnlike(j, m))

@@ -84,6 +84,9 @@ func tried(t *testing.T, file string, holds *archive.Contents) time.Duration {
 			if _, err = client.Get(ctx, "\x00", clientv3.WithCountOnly()); err == nil {
 				break
 			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			time.Sleep(100 * time.Millisecond)
 		}
 		count, err := client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly())
