@@ -159,11 +159,83 @@ func TestVerifyLetsClaimsOnlyGrow(t *testing.T) {
 	}
 }
 
+// autoGrowing lets volumes grow by themselves, where the databases of all use so much.
+func autoGrowing(most string, used int64) fact {
+	return func(o *observation.Observation) {
+		o.Cluster.Spec.Storage.AutoGrow = &v1beta1.AutoGrow{Max: *quantity(most)}
+		for name, h := range o.Health {
+			h.DBSize = used
+			h.DBSizeInUse = used
+			o.Health[name] = h
+		}
+	}
+}
+
+// TestVolumesGrowByThemselves: of 1Gi etcd may take 256 MiB, of 2Gi 688, of 3Gi 1120.
+func TestVolumesGrowByThemselves(t *testing.T) {
+	limit := func(memory string) fact {
+		return func(o *observation.Observation) {
+			o.Cluster.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: *quantity(memory)}
+		}
+	}
+	has := func(size string) fact {
+		return func(o *observation.Observation) {
+			for _, c := range o.Children.Claims {
+				c.Spec.Resources.Requests[corev1.ResourceStorage] = *quantity(size)
+				c.Status.Capacity[corev1.ResourceStorage] = *quantity(size)
+			}
+		}
+	}
+	other := func(o *observation.Observation) {
+		o.Children.Claims["demo-1"].Spec.Resources.Requests[corev1.ResourceStorage] = *quantity("2Gi")
+	}
+	for _, c := range []struct {
+		name    string
+		facts   []fact
+		size    string
+		advises string
+	}{
+		{"enough room", []fact{autoGrowing("9Gi", 204<<20)}, "1Gi", ""},
+		{"80 % in use", []fact{autoGrowing("9Gi", 205<<20)}, "2Gi", ""},
+		{"more than the next size has room for", []fact{autoGrowing("9Gi", 600<<20)}, "3Gi", ""},
+		{"no further than said", []fact{autoGrowing("1536Mi", 600<<20)}, "1536Mi", "spec.storage.autoGrow.max is 1536Mi"},
+		{"a limit of memory", []fact{autoGrowing("9Gi", 600<<20), limit("1Gi")}, "2Gi",
+			"a quota of 1120 MiB is more than spec.resources.limits.memory 1Gi"},
+		{"one has grown already", []fact{autoGrowing("9Gi", 0), other}, "2Gi", ""},
+		{"they have grown, and now may not", []fact{autoGrowing("2Gi", 0), has("3Gi")}, "3Gi", ""},
+		{"etcd takes no more", []fact{autoGrowing("99Gi", 8<<30), has("20Gi")}, "20Gi",
+			"etcd's quota is 8192 MiB whatever the volume"},
+		{"none answers", []fact{autoGrowing("9Gi", 0), has("3Gi"), blinded}, "3Gi", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := with(onVolumes(), c.facts...)
+			d := Decide(o)
+			assert.Equal(t, all(c.size), sizes(d), d.Reason.Message)
+			assert.NoError(t, verify(o, d))
+			assert.Contains(t, facts.New(o).GrowsNoMore(), c.advises)
+			assert.Equal(t, c.advises == "", facts.New(o).GrowsNoMore() == "")
+		})
+	}
+}
+
+func TestVerifyLetsVolumesGrowByThemselvesOnlyWhenFull(t *testing.T) {
+	for name, c := range map[string]struct {
+		used int64
+		size string
+	}{"empty": {100 << 20, "2Gi"}, "too much": {205 << 20, "10Gi"}} {
+		o := with(onVolumes(), autoGrowing("9Gi", c.used))
+		d := Decide(o)
+		d.Children.Claims[1].Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *quantity(c.size)}
+		assert.ErrorContains(t, verify(o, d), "S12", name)
+	}
+}
+
 func TestStorageFieldsLeaveTheTemplateAlone(t *testing.T) {
 	o := onVolumes()
 	before := facts.New(o).TemplateNow("3.6.16")
 	o.Cluster.Spec.Storage = v1beta1.StorageSpec{Medium: v1beta1.Persistent, Size: *quantity("2Gi"),
-		StorageClassName: new("fast"), Migration: v1beta1.MigrateReplace}
+		StorageClassName: new("fast"), Migration: v1beta1.MigrateReplace,
+		AutoGrow: &v1beta1.AutoGrow{Max: *quantity("5Gi")}}
 	assert.Equal(t, before, facts.New(o).TemplateNow("3.6.16"))
 }
 

@@ -224,7 +224,8 @@ func notOn(medium v1beta1.Medium, path string) bool {
 	switch {
 	case path == "storage", path == "storage.medium", path == "replicas":
 		return medium != v1beta1.Persistent
-	case strings.HasPrefix(path, "storage.wal"), path == "storage.storageClassName", path == "storage.migration":
+	case strings.HasPrefix(path, "storage.wal"), path == "storage.storageClassName", path == "storage.migration",
+		path == "storage.autoGrow":
 		return medium != v1beta1.Persistent
 	case strings.HasPrefix(path, "storage.hostPath"):
 		return medium != v1beta1.HostPath
@@ -426,6 +427,7 @@ var others = map[string]another{
 	"topologySpreadConstraints":              restarts(`[{"maxSkew":2,"topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"ScheduleAnyway"}]`),
 	"options.quotaBackendBytes":              restarts("134217728"),
 	"storage.size":                           leaves(`"3Gi"`),
+	"storage.autoGrow":                       leaves(`{"max":"5Gi"}`),
 	"storage.wal.size":                       leaves(`"3Gi"`),
 	"options.heartbeatInterval":              restarts(`"50ms"`),
 	"options.electionTimeout":                restarts(`"5s"`),

@@ -86,6 +86,10 @@ func Advice(f *facts.Facts) string {
 	if why := f.KeptQuotas(); why != "" {
 		all = append(all, why)
 	}
+	if why := f.GrowsNoMore(); why != "" {
+		all = append(all, fmt.Sprintf("a database uses %d %% of its quota, and the volumes grow no further: %s",
+			facts.GrowAt, why))
+	}
 	if why := otherFamily(f); why != "" {
 		all = append(all, why)
 	}

@@ -73,7 +73,25 @@ func validateStorage(s *v1beta1.EtcdClusterSpec) error {
 	case !s.Storage.Size.IsZero() && s.Storage.Size.Sign() < 0:
 		return fmt.Errorf("spec.storage.size %s is negative", s.Storage.Size.String())
 	}
-	return cmp.Or(validateHostPath(s), validateHostNetwork(s))
+	return cmp.Or(validateAutoGrow(s), validateHostPath(s), validateHostNetwork(s))
+}
+
+func validateAutoGrow(s *v1beta1.EtcdClusterSpec) error {
+	auto := s.Storage.AutoGrow
+	size := StorageSize(s)
+	switch {
+	case auto == nil:
+		return nil
+	case s.Storage.Medium != "" && s.Storage.Medium != v1beta1.Persistent:
+		return fmt.Errorf("spec.storage.autoGrow is for the medium Persistent; remove it")
+	case s.Options.QuotaBackendBytes != nil:
+		return fmt.Errorf("spec.options.quotaBackendBytes fixes the quota that spec.storage.autoGrow is to raise; remove " +
+			"one of them")
+	case auto.Max.Cmp(size) < 0:
+		return fmt.Errorf("spec.storage.autoGrow.max %s is less than spec.storage.size %s; raise it", auto.Max.String(),
+			size.String())
+	}
+	return nil
 }
 
 func validateTLS(s *v1beta1.TLSSpec) error {

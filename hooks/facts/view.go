@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
@@ -22,7 +23,9 @@ import (
 type Facts struct {
 	observation.Observation // its pods and claims are those of the epoch alone, and whatever has no member's name
 	Replicas                int
-	Epoch                   *Epoch
+	// specSize is what the spec itself says of the size of volumes: see withGrownStorage.
+	specSize resource.Quantity
+	Epoch    *Epoch
 	// Recorded are all epochs whose records are believed, by number.
 	Recorded map[int]*Epoch
 	// doubted says why other records are not believed, or can't be read, by name.
@@ -74,10 +77,12 @@ type Member struct {
 
 // New puts an observation together: the epoch that runs, and the one that is to take over.
 func New(o observation.Observation) *Facts {
+	specSize := defaults.StorageSize(&o.Cluster.Spec)
+	o.Cluster = withGrownStorage(o)
 	recorded, doubted := readRecords(o)
 	current, next := epochs(recorded)
 	made := Facts{Observation: o, Replicas: targetReplicas(o, current), Recorded: recorded, doubted: doubted,
-		All: o.Children, Asked: askedOf(o, recorded)}
+		All: o.Children, Asked: askedOf(o, recorded), specSize: specSize}
 	below := objects.MostMembers
 	if next != nil {
 		below = next.First

@@ -38,7 +38,8 @@ func (f *Facts) pressing(m *Member) bool {
 	if distrusts || unheard || open || behind {
 		return true
 	}
-	return len(f.Alarms(observation.AlarmNoSpace)) > 0 && (otherQuota || grown)
+	full := len(f.Alarms(observation.AlarmNoSpace)) > 0 || !m.BelowQuota(m.Health.DBSizeInUse)
+	return full && (otherQuota || grown)
 }
 
 // HopWaits reports whether the next version on the way to the wanted one waits for a window.

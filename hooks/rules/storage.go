@@ -21,7 +21,11 @@ func resize(f *facts.Facts) *decision.Plan {
 	if len(all) == 0 {
 		return nil
 	}
-	return &decision.Plan{Message: fmt.Sprintf("serving; volumes grow: %s", all), Resync: decision.ResyncLater}
+	grow := "volumes grow"
+	if size, most, grown := f.GrownTo(); grown {
+		grow = fmt.Sprintf("volumes grow by themselves, to %s of at most %s", size.String(), most.String())
+	}
+	return &decision.Plan{Message: fmt.Sprintf("serving; %s: %s", grow, all), Resync: decision.ResyncLater}
 }
 
 func volumePending(f *facts.Facts) *decision.Plan {

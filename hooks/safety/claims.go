@@ -1,6 +1,7 @@
 package safety
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
 // claims checks what becomes of the data.
@@ -112,8 +114,29 @@ func sameClaim(j *judgement, old, now *corev1.PersistentVolumeClaim) {
 	if wal := j.o.Cluster.Spec.Storage.WAL; wal != nil && strings.HasSuffix(old.Name, "-wal") {
 		wanted = defaults.WALSize(wal)
 	}
+	if !strings.HasSuffix(old.Name, "-wal") && growsByItself(j, *is) {
+		wanted = *is
+	}
 	grows := is.Cmp(*was) > 0 && is.Cmp(wanted) == 0 && old.Status.Phase == corev1.ClaimBound && j.f.Ours(old)
 	j.require(is.Cmp(*was) == 0 || grows, "S12", "the claim %s is to go from %s to %s", old.Name, was, is)
+}
+
+// growsByItself reports whether volumes may have this size without the spec saying so: another has it already, or a
+// database uses four fifths of what etcd may take of the spec's, and it is not more than spec.storage.autoGrow.max.
+func growsByItself(j *judgement, size resource.Quantity) bool {
+	s := &j.o.Cluster.Spec
+	if s.Storage.AutoGrow == nil || size.Cmp(defaults.StorageSize(s)) <= 0 {
+		return false
+	}
+	for name, claim := range j.o.Children.Claims {
+		if !strings.HasSuffix(name, "-wal") && claim.Spec.Resources.Requests.Storage().Cmp(size) == 0 {
+			return true
+		}
+	}
+	full := func(h observation.Health) bool {
+		return h.DBSizeInUse >= defaults.QuotaOn(s.Options, defaults.RoomFor(s))/100*80
+	}
+	return size.Cmp(s.Storage.AutoGrow.Max) <= 0 && slices.ContainsFunc(slices.Collect(maps.Values(j.o.Health)), full)
 }
 
 func hasClaim(j *judgement, name string) bool {

@@ -233,7 +233,7 @@ func volumeUnlike(j *judgement, m *facts.Member) bool {
 	}
 	s := j.o.Cluster.Spec.Storage
 	wal := j.o.Children.Claims[m.PodName+"-wal"]
-	other := unlikeClaim(m.Claim, defaults.StorageSize(&j.o.Cluster.Spec), s.StorageClassName) ||
+	other := unlikeClaim(m.Claim, defaults.StorageSize(&j.f.Cluster.Spec), s.StorageClassName) ||
 		(wal == nil) != (s.WAL == nil)
 	if wal != nil && s.WAL != nil {
 		other = other || unlikeClaim(wal, defaults.WALSize(s.WAL), s.WAL.StorageClassName)

@@ -92,8 +92,9 @@ func cannotWait(j *judgement, m *facts.Member) bool {
 	if m.Pod == nil {
 		return false
 	}
-	full := raised(j, observation.AlarmNoSpace) && volumeUnlike(j, m)
-	return full || outTrusted(j, m) || speaksWrongly(j, m)
+	quota, _ := defaults.QuotaOf(m.Pod)
+	full := raised(j, observation.AlarmNoSpace) || m.Health.DBSizeInUse >= quota/10*9
+	return full && volumeUnlike(j, m) || outTrusted(j, m) || speaksWrongly(j, m)
 }
 
 // speaksWrongly reports whether the others can't hear the member, or it is open to everyone.

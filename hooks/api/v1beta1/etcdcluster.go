@@ -51,6 +51,7 @@ type EtcdClusterList struct {
 // EtcdClusterSpec is what an etcd cluster should be.
 //
 // +kubebuilder:validation:XValidation:rule="self.storage.medium != 'Memory' || self.replicas > 0",message="a Memory cluster keeps its data only while its pods run, so it can't be paused with replicas 0; delete it, or use suspend to stop changes"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage.autoGrow) || !has(self.options) || !has(self.options.quotaBackendBytes)",message="options.quotaBackendBytes fixes the quota that storage.autoGrow is to raise; remove one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.quotaBackendBytes) || string(self.storage.size).matches('[eE][-+]?[0-9.]{3}') || double(self.options.quotaBackendBytes) * 2.0 + 16777216.0 + (self.storage.medium == 'Memory' ? 0.0 : 83886080.0 + quantity(self.storage.size).asApproximateFloat() / 32.0) + (has(self.storage.wal) ? 0.0 : 268435456.0 + (quantity(self.storage.size).asApproximateFloat() / 8.0 > double(has(self.options.maxRequestBytes) ? self.options.maxRequestBytes : 1572864) * 54.0 ? quantity(self.storage.size).asApproximateFloat() / 8.0 : double(has(self.options.maxRequestBytes) ? self.options.maxRequestBytes : 1572864) * 54.0)) <= quantity(self.storage.size).asApproximateFloat()",message="options.quotaBackendBytes is more than storage.size has room for: the volume would be full before etcd raises its alarm. It may be half of what etcd's log and the file system leave, as a defragmentation writes a copy; lower the quota or give more storage"
 // +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.maxRequestBytes) || string(has(self.storage.wal) ? self.storage.wal.size : self.storage.size).matches('[eE][-+]?[0-9.]{3}') || double(self.options.maxRequestBytes) * 54.0 + (has(self.storage.wal) ? 352321536.0 : 402653184.0) <= quantity(has(self.storage.wal) ? self.storage.wal.size : self.storage.size).asApproximateFloat() / 32.0 * 31.0",message="options.maxRequestBytes needs more storage: etcd's log takes up to 54 times that and 256Mi, and the volume needs a fifth more; lower it, or raise storage.size (with storage.wal, its size)"
 // +kubebuilder:validation:XValidation:rule="!self.version.startsWith('3.5.') || !has(self.options) || !has(self.options.extraArgs) || !('log-format' in self.options.extraArgs) && !('warning-unary-request-duration' in self.options.extraArgs)",message="options.extraArgs has log-format or warning-unary-request-duration, which etcd 3.5 does not know; remove them"
@@ -360,6 +361,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.wal) || !has(oldSelf.wal) || string(self.wal.size).matches('[eE][-+]?[0-9.]{3}') || string(oldSelf.wal.size).matches('[eE][-+]?[0-9.]{3}') || quantity(self.wal.size).compareTo(quantity(oldSelf.wal.size)) >= 0 || (has(self.migration) && self.migration == 'Replace')",message="storage.wal.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to replace the members by new ones"
 // +kubebuilder:validation:XValidation:rule="(self.medium == 'HostPath') == has(self.hostPath)",message="storage.hostPath and the medium HostPath need each other: set the path and the nodes"
 // +kubebuilder:validation:XValidation:rule="self.medium != 'HostPath' || (!has(self.storageClassName) && !has(self.wal) && !has(self.migration))",message="storage.storageClassName, storage.wal and storage.migration can't be used with the medium HostPath; remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.autoGrow) || self.medium == 'Persistent'",message="storage.autoGrow is for the medium Persistent; remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.autoGrow) || string(self.size).matches('[eE][-+]?[0-9.]{3}') || string(self.autoGrow.max).matches('[eE][-+]?[0-9.]{3}') || quantity(self.autoGrow.max).compareTo(quantity(self.size)) >= 0",message="storage.autoGrow.max must be at least storage.size; raise it"
 type StorageSpec struct {
 	// Medium is Persistent, Memory or HostPath. It can't be changed later.
 	// +optional
@@ -373,6 +376,11 @@ type StorageSpec struct {
 	// +default="2Gi"
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE][-+]?[0-9.]{3}') || quantity(string(self)).compareTo(quantity('512Mi')) >= 0",message="storage.size must be at least 512Mi: etcd's log takes up to 340 MiB, and the file system a part"
 	Size resource.Quantity `json:"size,omitzero"`
+
+	// AutoGrow lets volumes grow by themselves, on the medium Persistent: by half, in whole GiB, whenever a database
+	// uses 80 % of its quota, and the quota with them. Unset, they grow when size does.
+	// +optional
+	AutoGrow *AutoGrow `json:"autoGrow,omitempty"`
 
 	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster. Claims that exist keep
 	// theirs, unless migration is Replace.
@@ -395,6 +403,14 @@ type StorageSpec struct {
 	// HostPath says where the directories are, for the medium HostPath.
 	// +optional
 	HostPath *HostPathSpec `json:"hostPath,omitempty"`
+}
+
+// AutoGrow is how far volumes grow by themselves.
+type AutoGrow struct {
+	// Max is the size beyond which volumes don't grow by themselves. They stay below it where etcd's quota would be more
+	// than resources.limits.memory, or would be no larger.
+	// +required
+	Max resource.Quantity `json:"max"`
 }
 
 // HostPathSpec says where the members' directories are on the nodes.

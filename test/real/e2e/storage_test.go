@@ -23,6 +23,7 @@ func TestVolumes(t *testing.T) {
 	c.tell("TheLogOnAVolumeOfItsOwn", (*cluster).keepsItsLogElsewhere)
 	c.tell("VolumesThatCantGrow", (*cluster).movesToLargerVolumes)
 	c.tell("MembersMoveToAnotherClassAndGrow", (*cluster).movesToAnotherClass)
+	c.tell("VolumesGrowByThemselves", (*cluster).growByThemselves)
 }
 
 // keepsItsLogElsewhere: a member comes back on both of its volumes, and is replaced when that of the log is lost.
@@ -101,6 +102,19 @@ func (c *cluster) grows() {
 	c.onVolumes("1Gi", "expandable", 3)
 	c.withQuota(256 << 20)
 	assert.Equal(c.t, before, c.ids(), "the same members, on larger volumes")
+}
+
+// growByThemselves: 210 MiB are 80 % of the quota on 1Gi.
+func (c *cluster) growByThemselves() {
+	before, w := c.ids(), c.writes()
+	c.edit(`{"storage":{"autoGrow":{"max":"3Gi"}}}`)
+	c.holds(215)
+	c.converges(3)
+	w.losesNothing()
+	c.onVolumes("2Gi", "expandable", 3)
+	c.withQuota(688 << 20)
+	assert.Equal(c.t, before, c.ids(), "the same members, on larger volumes")
+	assert.Equal(c.t, "1Gi", c.object().Spec.Storage.Size.String(), "the spec stays what a person has said")
 }
 
 // onVolumes insists that there are as many claims as members, and each is as it should be.

@@ -27,6 +27,7 @@ var clusterFields = map[string]string{
 	"deletion":       "DeletionPolicy",
 	"image":          "Image.Repository",
 	"keep":           "MemberReplacement.KeepVolumesFor",
+	"grow-to":        "Storage.AutoGrow.Max",
 	"keep-volumes":   "Recovery.KeepVolumesFor",
 	"leaf":           "TLS.Auto.LeafDuration",
 	"medium":         "Storage.Medium",

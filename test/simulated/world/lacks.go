@@ -131,7 +131,8 @@ func (w *World) outdatedIn(c Cluster, m observation.Member, spec *v1beta1.EtcdCl
 	}
 	for _, claim := range w.Claims() {
 		has, asked := claim.Status.Capacity.Storage(), spec.Storage.Size
-		if claim.Name == pod.Name && spec.Storage.Medium == v1beta1.Persistent && has.Cmp(asked) != 0 {
+		grown := spec.Storage.AutoGrow != nil && has.Cmp(asked) > 0
+		if claim.Name == pod.Name && spec.Storage.Medium == v1beta1.Persistent && has.Cmp(asked) != 0 && !grown {
 			return fmt.Sprintf("has a volume of %s instead of %s", has, asked.String())
 		}
 		if class := spec.Storage.StorageClassName; claim.Name == pod.Name && class != nil && ClassOf(claim) != *class {
