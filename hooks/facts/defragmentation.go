@@ -3,6 +3,7 @@ package facts
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -11,6 +12,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
@@ -26,9 +28,129 @@ func (m *Member) Hash() *observation.Hash {
 func (m *Member) BelowQuota(size int64) bool { return size < defaults.Quota(m.Pod)/10*9 }
 
 const (
-	// DefaultFragmentation is how many percent of a database are free when a run defragments it.
+	// DefaultFragmentation is how many percent of a database are free when a run defragments it, and defaultReclaim how
+	// many bytes at least.
 	DefaultFragmentation = int32(50)
+	defaultReclaim       = 100 << 20
+	// Between two members of a run: the first has caught up by then, and clients have settled.
+	pauseSchedule = 30 * time.Second
+	// PauseRequest is the pause in a run that does not wait for a schedule.
+	PauseRequest = 5 * time.Second
+	// FeltFrom is how many bytes in use a database has when clients would feel it: etcd writes them to another file, and
+	// the member answers nothing for a second for each 100 MB.
+	FeltFrom = 256 << 20
 )
+
+// ToDefragment are the members that the run under way is still to take, in their order: first one whose clients have
+// been led away for it, the leader last. A run because of the alarm NOSPACE takes others, see rules/alarms.go.
+func (f *Facts) ToDefragment() []*Member {
+	need := func(m *Member) bool { return f.wasteful(m) }
+	switch f.DefragRun.Trigger {
+	case v1beta1.TriggerRequest:
+		need = func(*Member) bool { return true }
+	case v1beta1.TriggerNearQuota:
+		need = (*Member).FillsUp
+	case v1beta1.TriggerSchedule, v1beta1.TriggerNoSpace: // the latter's alarm is gone
+	}
+	return f.LeftToDefragment(need)
+}
+
+// LeftToDefragment are the voters of ours that need it and have not been taken by the run under way, in their order.
+func (f *Facts) LeftToDefragment(need func(*Member) bool) []*Member {
+	left := objects.Filter(f.Voters, func(m *Member) bool {
+		return m.PodName != "" && !slices.Contains(f.DefragRun.Done, m.PodName) && need(m)
+	})
+	place := func(m *Member) int {
+		if f.clientsLeft(m) {
+			return -1
+		}
+		return f.Leads(m)
+	}
+	slices.SortStableFunc(left, func(a, b *Member) int { return place(a) - place(b) })
+	return left
+}
+
+// DefragmentPause is how long the run under way waits before its next member; 0 for no longer.
+func (f *Facts) DefragmentPause() time.Duration {
+	pause := PauseRequest
+	if f.DefragRun.Trigger == v1beta1.TriggerSchedule {
+		pause = pauseSchedule
+	}
+	if len(f.DefragRun.Done) == 0 {
+		return 0
+	}
+	return max(0, f.DefragRun.LastMemberTime.Add(pause).Sub(f.Now))
+}
+
+// FillsUp reports whether the member's database comes near its quota by space that nothing is in: etcd counts all of
+// the file, and its alarm NOSPACE would refuse writes. Where Metacontroller's own API server writes to this etcd, no
+// one could be asked to clear that alarm.
+func (m *Member) FillsUp() bool {
+	return m.PodName != "" && !m.BelowQuota(m.Health.DBSize) && Fragmented(m)
+}
+
+// wasteful reports whether the schedule is to defragment the member.
+func (f *Facts) wasteful(m *Member) bool {
+	d := f.Cluster.Spec.Maintenance.Defragmentation
+	if d == nil {
+		return false
+	}
+	percent := DefaultFragmentation
+	least := int64(defaultReclaim)
+	if d.FragmentationPercent != nil {
+		percent = *d.FragmentationPercent
+	}
+	if d.MinReclaim != nil {
+		least = d.MinReclaim.Value()
+	}
+	return m.FreeBytes()*100 >= int64(percent)*m.Health.DBSize && m.FreeBytes() >= least
+}
+
+// A client whose member is defragmented waits until that is over, for its connection stays: neither etcd nor Kubernetes
+// can end it. So where that takes long, and others can do without the member, it is restarted first, which moves its
+// clients within a tenth of a second, and gets none before it is done. While it defragments, its raft goes on: it
+// misses no entry, as one would that did so before it starts (--bootstrap-defrag-threshold-megabytes).
+
+// clientsLeaveFirst reports whether the member is restarted before the run under way takes it next.
+func (f *Facts) clientsLeaveFirst(m *Member) (string, bool) {
+	why := "its clients move to others before it is defragmented"
+	if !f.UnderWay() || f.DefragRun.Trigger == v1beta1.TriggerNoSpace || f.Etcd == nil || len(f.Etcd.Alarms) > 0 {
+		return "", false
+	}
+	if !f.Restartable() || f.BesideExternal() || f.clientsLeft(m) {
+		return "", false
+	}
+	if m.Learner || m.Health.DBSizeInUse < FeltFrom || f.DefragmentPause() > 0 {
+		return "", false
+	}
+	left := f.ToDefragment()
+	return why, len(left) > 0 && left[0] == m
+}
+
+// clientsLeft reports whether the member was restarted for the run under way, and has not been taken yet.
+func (f *Facts) clientsLeft(m *Member) bool {
+	name, uid, noted := strings.Cut(f.DefragRun.Restarted, "/")
+	if !noted || name != m.PodName || m.Pod == nil || slices.Contains(f.DefragRun.Done, name) {
+		return false
+	}
+	return string(m.Pod.UID) != uid
+}
+
+// WithoutClients reports whether the member is to have no clients for the sake of the run under way: from its restart
+// on, until it has caught up again.
+func (f *Facts) WithoutClients(m *Member) bool {
+	if !f.UnderWay() || m.Pod == nil {
+		return false
+	}
+	return f.clientsLeft(m) || f.busy(m) && m.Lags
+}
+
+// NoteRestart notes in the run under way that the member's pod is restarted for it.
+func (f *Facts) NoteRestart(m *Member) *decision.DefragmentationRun {
+	run := *f.DefragRun
+	run.Restarted = m.PodName + "/" + string(m.Pod.UID)
+	return &run
+}
 
 // defragmentationRun is the status of the run under way, or of the last, with what this call has learned; nil for none.
 func (f *Facts) defragmentationRun() *decision.DefragmentationRun {

@@ -54,6 +54,9 @@ func (f *Facts) findUpdate(m *Member) *Update {
 	if reason, differs := f.volumeDiffers(m); differs && (f.succeeding() || len(f.Denied()) == 0) {
 		return &Update{Reason: reason, NewVolume: true}
 	}
+	if reason, leave := f.clientsLeaveFirst(m); leave {
+		return &Update{Reason: reason, ForDefragmentation: true}
+	}
 	return nil
 }
 

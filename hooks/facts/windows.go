@@ -35,6 +35,9 @@ func (f *Facts) pressing(m *Member) bool {
 	unheard := objects.Encrypted(f.Cluster) && m.TLS.Peers != ByTLS(m.PeerURLs...) && m.TLS.Certificates
 	open := m.TLS.Anonymous && f.AuthOff()
 	behind := downgrade && otherImage
+	if _, defragmented := f.clientsLeaveFirst(m); defragmented {
+		return true // the run has begun
+	}
 	if distrusts || unheard || open || behind {
 		return true
 	}

@@ -238,7 +238,7 @@ func makeRoom(f *facts.Facts, alarms []observation.Alarm) *decision.Plan {
 	if f.DefragRun.Compacted > 0 { // they may have more room than they tell, as doubtful says
 		need = func(m *facts.Member) bool { return facts.Fragmented(m) || nearQuota(m) }
 	}
-	if plan := defragmentNext(f, need, "freeing space (alarm NOSPACE)"); plan != nil {
+	if plan := defragmentNext(f, f.LeftToDefragment(need), "freeing space (alarm NOSPACE)"); plan != nil {
 		return plan
 	}
 	if len(fullMembers(f)) > 0 {
@@ -263,7 +263,7 @@ func compacting(crowded []*facts.Member) time.Duration {
 	if len(crowded) > 0 {
 		return compaction
 	}
-	return pauseRequest
+	return facts.PauseRequest
 }
 
 // ranLately reports whether the last run was begun by one of these, less than ten minutes ago.

@@ -9,16 +9,17 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// leaving names the voters that clients are led away from: those that restart or are removed in a moment, all that a
-// shrink removes from when it begins, and in a roll the one whose turn is next. A client whose connection a member closes would come back to it as long as nodes lead
-// there, find no one, and wait for a second (gRPC's first backoff); and kube-proxy may let a second pass between two
-// changes. Another voter that clients are led to stays.
+// leaving names the voters that clients are led away from: those that restart or are removed in a moment, one that is
+// defragmented, all that a shrink removes from when it begins, and in a roll the one whose turn is next. A client whose
+// connection a member closes would come back to it as long as nodes lead there, find no one, and wait for a second
+// (gRPC's first backoff); and kube-proxy may let a second pass between two changes. Another voter that clients are led
+// to stays.
 func leaving(f *facts.Facts, plan *decision.Plan) (names []string) {
 	if f.Etcd == nil || f.Epoch == nil {
 		return nil
 	}
 	for _, m := range f.Voters {
-		if othersHaveClients(f, m, names) && leaves(f, m, plan) {
+		if othersHaveClients(f, m, names) && (leaves(f, m, plan) || f.WithoutClients(m)) {
 			names = append(names, m.PodName)
 		}
 	}

@@ -2,6 +2,7 @@ package safety
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
@@ -79,6 +80,18 @@ func defragment(j *judgement, s decision.Defragment) {
 			!strings.Contains(strings.Join(j.f.DefragRun.Done, " ")+" ", o.PodName+" ")
 		j.require(!skipped, "S2", "%s, which leads, before %s", s, o.PodName)
 	}
+}
+
+// leavesClients reports whether the voter may be restarted so that its clients move to others before it is
+// defragmented: in a run that has begun, once, where its database is so large that they would feel it.
+func leavesClients(j *judgement, m *facts.Member) bool {
+	run := j.o.Cluster.Status.Defragmentation
+	if run == nil || run.StartTime.IsZero() || !run.CompletionTime.IsZero() || run.Trigger == v1beta1.TriggerNoSpace {
+		return false
+	}
+	name, uid, noted := strings.Cut(j.o.Cluster.Status.Internal.Defragmentation.Restarted, "/")
+	again := noted && name == m.PodName && m.Pod != nil && string(m.Pod.UID) != uid
+	return !again && !slices.Contains(run.Done, m.PodName) && m.Health.DBSizeInUse >= 256<<20
 }
 
 // leads is what the leader has told.

@@ -205,7 +205,7 @@ func restartPending(j *judgement, m *facts.Member) bool {
 // while it leads, and with all voters serving and none joining.
 func mayRestart(j *judgement, m *facts.Member) bool {
 	stays := !j.f.Memory() || podIn(j, m.PodName) != nil
-	asked := unlike(j, m) && stays || j.f.Fenced(m.PodName)
+	asked := (unlike(j, m) || leavesClients(j, m)) && stays || j.f.Fenced(m.PodName)
 	return asked && m.ID != j.f.Etcd.Leader && facts.Serving(j.f.Voters) == len(j.f.Voters) && joining(j) == nil
 }
 

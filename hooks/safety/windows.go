@@ -94,7 +94,10 @@ func cannotWait(j *judgement, m *facts.Member) bool {
 	}
 	quota, _ := defaults.QuotaOf(m.Pod)
 	full := raised(j, observation.AlarmNoSpace) || m.Health.DBSizeInUse >= quota/10*9
-	return full && volumeUnlike(j, m) || outTrusted(j, m) || speaksWrongly(j, m)
+	if full && volumeUnlike(j, m) || leavesClients(j, m) {
+		return true
+	}
+	return outTrusted(j, m) || speaksWrongly(j, m)
 }
 
 // speaksWrongly reports whether the others can't hear the member, or it is open to everyone.
