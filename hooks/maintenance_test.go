@@ -311,6 +311,70 @@ func TestWhatADefragmentationCountsFor(t *testing.T) {
 	}
 }
 
+// TestClientsLeaveBeforeALargeMemberIsDefragmented: a run that a person asks for, on databases with so many MiB in use.
+func TestClientsLeaveBeforeALargeMemberIsDefragmented(t *testing.T) {
+	run := func(members int, inUse int64, facts ...fact) observation.Observation {
+		o := serve(members)
+		everyDatabase(&o, 900<<20, inUse<<20)
+		askDefragment(&o, "a")
+		o = recovering(o, func(s *decision.DefragmentationRun) {
+			s.Trigger, s.Request = v1beta1.TriggerRequest, "a"
+		})
+		return with(o, facts...)
+	}
+	noted := func(restarted string) fact {
+		return func(o *observation.Observation) {
+			o.Cluster.Status.Internal.Defragmentation.Restarted = restarted
+		}
+	}
+	closed := func(o *observation.Observation) {
+		o.Cluster.Spec.Maintenance.Windows = []v1beta1.MaintenanceWindow{closedWindow}
+	}
+	done := func(names ...string) fact {
+		return func(o *observation.Observation) { o.Cluster.Status.Defragmentation.Done = names }
+	}
+	for name, c := range map[string]struct {
+		o    observation.Observation
+		says string
+	}{
+		"as large as is felt":            {run(3, 256), "recording that demo-1 is restarted next: its clients move"},
+		"smaller":                        {run(3, 255), "defragmenting: demo-1 now"},
+		"of one member":                  {run(1, 300), "defragmenting: demo-0 now"},
+		"of two":                         {run(2, 300), "defragmenting: demo-1 now"},
+		"outside of a window":            {run(3, 300, closed), "recording that demo-1 is restarted next"},
+		"that is chosen":                 {run(3, 300, noted("demo-1/uid-pod-1"), chosen(restart(1))), "restarting demo-1"},
+		"that is another pod now":        {run(3, 300, noted("demo-1/before")), "defragmenting: demo-1 now"},
+		"first, although there is more":  {run(3, 300, noted("demo-2/before")), "defragmenting: demo-2 now"},
+		"after another":                  {run(3, 300, noted("demo-1/before"), done("demo-1")), "recording that demo-2"},
+		"that leads, the last":           {run(3, 300, done("demo-1", "demo-2")), "it leads and hands over first"},
+		"while another has to be mended": {run(3, 300, high), "recording that demo-1 is restarted next: the template"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(c.o)
+			require.NoError(t, verify(c.o, d))
+			assert.Contains(t, d.Reason.Message, c.says)
+		})
+	}
+
+	o := run(3, 300)
+	d := Decide(o)
+	assert.Equal(t, "demo-1/uid-pod-1", d.Status.Internal.Defragmentation.Restarted, "so that it is restarted once")
+	o = run(3, 300, noted("demo-1/before"), haveClients)
+	labels := func(o observation.Observation) string {
+		return byName(Decide(o).Children.Pods)["demo-1"].Labels[objects.LabelRole]
+	}
+	assert.Equal(t, facts.RoleLeaving, labels(o), "it gets no clients before")
+	o.Taken = &decision.Outcome{Step: decision.Defragment{ID: 2, Name: "demo-1", DBSize: 900 << 20}, Rule: "Defragment"}
+	assert.Equal(t, facts.RoleVoter, labels(o), "and gets them back after")
+	o.Children.Pods["demo-1"].Labels[objects.LabelRole] = facts.RoleLeaving
+	answering("demo-0", func(h *observation.Health) { h.RaftIndex += facts.MostBehind + 1 })(&o)
+	assert.Equal(t, facts.RoleLeaving, labels(o), "once it has caught up")
+
+	o = run(3, 300, chosen(restart(1)), done("demo-1"))
+	d = Decide(run(3, 300, noted("demo-1/uid-pod-1"), chosen(restart(1))))
+	assert.ErrorContains(t, verify(o, d), "S1", "the oracle knows that it was done")
+}
+
 // settled lets all members have run their version for long enough.
 func settled(o *observation.Observation) {
 	for name, pod := range o.Children.Pods {

@@ -382,15 +382,17 @@ func TestWhoIsRecordedAsMismatched(t *testing.T) {
 	assert.Empty(t, recorded(d))
 }
 
+// haveClients lets clients be led to every member.
+func haveClients(o *observation.Observation) {
+	for _, pod := range o.Children.Pods {
+		pod.Labels[objects.LabelRole] = facts.RoleVoter
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+}
+
 // TestClientsAreLedAwayFirst: a voter that is chosen to be restarted or removed gets no new clients, as long as another
 // one has them, and gets them back when the choice is withdrawn.
 func TestClientsAreLedAwayFirst(t *testing.T) {
-	ready := func(o *observation.Observation) {
-		for _, pod := range o.Children.Pods {
-			pod.Labels[objects.LabelRole] = facts.RoleVoter
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-		}
-	}
 	leaves := func(o *observation.Observation) {
 		o.Children.Pods["demo-1"].Labels[objects.LabelRole] = facts.RoleLeaving
 	}
@@ -403,12 +405,12 @@ func TestClientsAreLedAwayFirst(t *testing.T) {
 		o         observation.Observation
 		pod, role string // none for a pod that goes
 	}{
-		"in the answer that chooses it": {with(serve(3), ready, high), "demo-1", facts.RoleLeaving},
-		"who is not chosen":             {with(serve(3), ready, high), "demo-2", facts.RoleVoter},
-		"once it is chosen, it goes":    {with(serve(3), ready, high, chosen(restart(1)), leaves), "demo-1", ""},
-		"withdrawn":                     {with(serve(3), ready, chosen(restart(1)), leaves), "demo-1", facts.RoleVoter},
-		"one that is removed":           {with(serve(3), ready, replicas(2)), "demo-2", facts.RoleLeaving},
-		"its old container runs still":  {with(serve(3), ready, high, exchanges), "demo-1", facts.RoleLeaving},
+		"in the answer that chooses it": {with(serve(3), haveClients, high), "demo-1", facts.RoleLeaving},
+		"who is not chosen":             {with(serve(3), haveClients, high), "demo-2", facts.RoleVoter},
+		"once it is chosen, it goes":    {with(serve(3), haveClients, high, chosen(restart(1)), leaves), "demo-1", ""},
+		"withdrawn":                     {with(serve(3), haveClients, chosen(restart(1)), leaves), "demo-1", facts.RoleVoter},
+		"one that is removed":           {with(serve(3), haveClients, replicas(2)), "demo-2", facts.RoleLeaving},
+		"its old container runs still":  {with(serve(3), haveClients, high, exchanges), "demo-1", facts.RoleLeaving},
 	} {
 		d := Decide(c.o)
 		require.NoError(t, verify(c.o, d), name)
@@ -417,7 +419,7 @@ func TestClientsAreLedAwayFirst(t *testing.T) {
 		}
 	}
 
-	o := with(serve(3), ready, high)
+	o := with(serve(3), haveClients, high)
 	for _, other := range []string{"demo-0", "demo-2"} {
 		delete(o.Children.Pods[other].Labels, objects.LabelRole)
 		o.Children.Pods[other].Status.Conditions = nil

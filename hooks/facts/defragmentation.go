@@ -137,13 +137,8 @@ func (f *Facts) clientsLeft(m *Member) bool {
 }
 
 // WithoutClients reports whether the member is to have no clients for the sake of the run under way: from its restart
-// on, until it has caught up again.
-func (f *Facts) WithoutClients(m *Member) bool {
-	if !f.UnderWay() || m.Pod == nil {
-		return false
-	}
-	return f.clientsLeft(m) || f.busy(m) && m.Lags
-}
+// on. It gets them back once it serves after its turn.
+func (f *Facts) WithoutClients(m *Member) bool { return f.UnderWay() && f.clientsLeft(m) }
 
 // NoteRestart notes in the run under way that the member's pod is restarted for it.
 func (f *Facts) NoteRestart(m *Member) *decision.DefragmentationRun {

@@ -239,7 +239,10 @@ func volumeUnlike(j *judgement, m *facts.Member) bool {
 		other = other || unlikeClaim(wal, defaults.WALSize(s.WAL), s.WAL.StorageClassName)
 	}
 	growing := func(c *corev1.PersistentVolumeClaim) bool {
-		return c != nil && c.Status.Capacity.Storage().Cmp(*c.Spec.Resources.Requests.Storage()) < 0
+		if c == nil || c.Status.Capacity.Storage().IsZero() {
+			return false
+		}
+		return c.Status.Capacity.Storage().Cmp(*c.Spec.Resources.Requests.Storage()) < 0
 	}
 	migrates := s.Migration == v1beta1.MigrateReplace && other
 	return migrates || stale || growing(m.Claim) || growing(wal)
