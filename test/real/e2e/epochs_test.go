@@ -350,32 +350,6 @@ func (c *cluster) keeps(prefix string) map[string]kept {
 	return all
 }
 
-// TestAGibibyte: 1 GiB goes through S3 into another cluster, and is the same there.
-func TestAGibibyte(t *testing.T) {
-	beside(t)
-	s := store(t)
-	const spec = "  version: 3.6.16\n  replicas: 1\n  storage: {size: 3Gi}\n"
-	c := newCluster(t, spec)
-	s.credentials(c)
-	c.converges(1)
-	c.holds(1024)
-	begin := time.Now()
-	taken := c.snapshots("large", s.yaml(c.ns))
-	t.Logf("1 GiB was stored and restored on trial after %.1f s, %s of it", time.Since(begin).Seconds(),
-		taken.Status.Duration.Duration)
-	ballast := c.keeps("ballast")
-	require.Len(t, ballast, 1024)
-
-	other := namespaced(t, c.ns+"-other")
-	s.credentials(other)
-	other.apply(spec + fmt.Sprintf("  bootstrap: {snapshot: {artifact: %s, store: %s}}\n",
-		taken.Status.Artifact,
-		s.yaml(c.ns)))
-	took := other.converges(1)
-	t.Logf("1 GiB was restored and served after %.1f s", took.Seconds())
-	assert.Equal(t, ballast, other.keeps("ballast"))
-}
-
 // TestClaims: a cluster is deleted under a writer and leaves its claims. One of the same name begins with them: not
 // with one alone, and with a quorum's it has all that was acknowledged. The old claims stay as they are.
 func TestClaims(t *testing.T) {
