@@ -18,7 +18,7 @@ seed=$((16#${commit:0:6} + 1)) # the same commit plays the same again
 what() {
   case $1 in
     core) echo TestMembers TestOneMember TestUsersAndRoles TestSnapshots TestQuorateHasNoCredentials TestTokenIsNowhere TestNoKeyInAnAnnotation TestABootstrapThatStallsSaysSo TestAVersionIsCorrectedBeforeTheClusterBegins ;;
-    data) echo TestEpochs TestStream TestSchedule TestMirror TestMirrorOfStored TestUpkeep TestVolumes TestClaims TestANamespaceComesBackFromABackup ;;
+    data) echo TestEpochs TestStream TestSchedule TestMirror TestMirrorOfStored TestUpkeep TestVolumes TestVolumeSnapshots TestClaims TestANamespaceComesBackFromABackup ;;
     moves) echo TestJoinPlainAndBack TestJoinByTLSAndStay TestJoinWithTheirAuthority TestJoinBitnami TestMoveOut TestOnTheHostsNetwork TestMembersOnNodes ;;
     changes) echo TestUpgradesAndDowngrades TestMemory TestCertificatesRenewThemselvesUnderLoad TestPlainTextLearnsTLSUnderLoad TestCertificatesOfOnesOwn TestCertManager TestComesBackWithoutTheOperatorsCertificate TestDisruptions TestWhatKubernetesRefusesIsSaid TestTenantsAskForTooMuch TestCheck ;;
     pages) echo TestDocuments TestSamples ;;

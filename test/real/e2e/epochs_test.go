@@ -350,6 +350,45 @@ func (c *cluster) keeps(prefix string) map[string]kept {
 	return all
 }
 
+// TestVolumeSnapshots of all members, one after the other and under a writer: a cluster that begins with claims made of
+// them has all that was acknowledged before the first.
+func TestVolumeSnapshots(t *testing.T) {
+	beside(t)
+	c := newCluster(t, three+"  storage: {size: 512Mi, storageClassName: expandable}\n")
+	c.converges(3)
+	w := c.writes()
+	w.wrote(50)
+	sure := int(w.count.Load())
+	for i := range 3 {
+		c.adds(fmt.Sprintf("apiVersion: snapshot.storage.k8s.io/v1\nkind: VolumeSnapshot\nmetadata: {name: of-%d, namespace: "+
+			"%s}\nspec: {source: {persistentVolumeClaimName: demo-%d}}\n", i, c.ns, i))
+		eventually(t, "the volume is copied", func() string {
+			ready, err := kubectl("", "-n", c.ns, "get", "volumesnapshot", fmt.Sprintf("of-%d", i), "-o",
+				"jsonpath={.status.readyToUse}")
+			return while(ready != "true", ready, failure(err))
+		})
+		w.wrote(10)
+	}
+	w.losesNothing()
+	c.kube("delete", "etcdcluster", name)
+	eventually(t, "the claims are gone", func() string {
+		return while(len(list[corev1.PersistentVolumeClaim](t, c.ns, "pvc")) > 0, "not yet")
+	})
+
+	for i := range 3 {
+		c.adds(fmt.Sprintf("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: former-%d, namespace: %s}\nspec:\n"+
+			"  storageClassName: expandable\n  accessModes: [ReadWriteOnce]\n  resources: {requests: {storage: 512Mi}}\n"+
+			"  dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: of-%d}\n", i, c.ns, i))
+	}
+	c.apply(three + "  storage: {size: 512Mi, storageClassName: expandable}\n" +
+		"  bootstrap: {claims: {names: [former-0, former-1, former-2]}}\n")
+	took := c.converges(3)
+	kept := c.present(w.word)
+	assert.Empty(t, missing(w.acked[:sure], kept))
+	t.Logf("of %d writes, %d before the first copy, %d are there, after %.1f s", len(w.acked), sure, len(kept), took.Seconds())
+	c.writesWith(c.client(), "after").losesNothing()
+}
+
 // TestClaims: a cluster is deleted under a writer and leaves its claims. One of the same name begins with them: not
 // with one alone, and with a quorum's it has all that was acknowledged. The old claims stay as they are.
 func TestClaims(t *testing.T) {

@@ -67,6 +67,7 @@ func (n node) expandableArgs() []string {
 	return []string{
 		filepath.Join(n.lab.bin, "expandable"), "-node=" + n.String(),
 		"-kubeconfig=" + n.lab.pki("local-path-provisioner.kubeconfig"), fmt.Sprintf("-resize=%t", n.id == 1),
+		"-snapshots=" + filepath.Join(n.lab.run, "snapshots"),
 	}
 }
 

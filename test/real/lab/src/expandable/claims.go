@@ -25,14 +25,17 @@ func backOff() workqueue.TypedRateLimiter[string] {
 
 // provision makes and removes the volumes of one node, for claims whose pods the scheduler puts there. Every node does
 // so for itself, so there is no leader election.
-func provision(ctx context.Context, client kubernetes.Interface, node string) error {
-	controller.NewProvisionController(ctx, client, driver, provisioner{node},
+func provision(ctx context.Context, client kubernetes.Interface, from snapshotter) error {
+	controller.NewProvisionController(ctx, client, driver, provisioner{from.node, from},
 		controller.LeaderElection(false), controller.RateLimiter(backOff()), controller.CreateProvisionedPVInterval(time.Second),
 	).Run(ctx)
 	return ctx.Err()
 }
 
-type provisioner struct{ node string }
+type provisioner struct {
+	node string
+	from snapshotter
+}
 
 // ShouldProvision is asked before the claim's class is looked at.
 func (p provisioner) ShouldProvision(_ context.Context, claim *corev1.PersistentVolumeClaim) bool {
@@ -44,9 +47,18 @@ func (p provisioner) ShouldDelete(_ context.Context, volume *corev1.PersistentVo
 	return volume.Spec.CSI != nil && volume.Spec.CSI.VolumeAttributes[nodeOfVolume] == p.node
 }
 
-func (p provisioner) Provision(_ context.Context, o controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+func (p provisioner) Provision(ctx context.Context, o controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	wanted := o.PVC.Spec.Resources.Requests[corev1.ResourceStorage]
-	bytes, err := diskOf(o.PVName).create(wanted.Value())
+	from, err := p.from.source(ctx, o.PVC)
+	if err != nil {
+		return nil, controller.ProvisioningFinished, err
+	}
+	var bytes int64
+	if from != "" {
+		bytes, err = diskOf(o.PVName).begin(from, wanted.Value())
+	} else {
+		bytes, err = diskOf(o.PVName).create(wanted.Value())
+	}
 	if err != nil {
 		return nil, controller.ProvisioningFinished, err
 	}

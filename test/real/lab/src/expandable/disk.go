@@ -57,7 +57,8 @@ func (d disk) remove() error {
 }
 
 func (d disk) mount(target string) error {
-	return mountOnce(target, "-t", "xfs", "-o", "loop", d.image)
+	// A copy has the UUID of what it was copied from.
+	return mountOnce(target, "-t", "xfs", "-o", "loop,nouuid", d.image)
 }
 
 // grow makes the file, the loop device and the mounted file system as large as is wanted, whichever of them are not

@@ -1,6 +1,6 @@
 // expandable is the CSI driver behind the lab's StorageClass of that name, whose volumes grow while pods use them. One
 // process on every node does all that is done there: it makes a claim's volume when the scheduler has chosen this node,
-// mounts it for the kubelet, and grows it. The one with -resize is also the controller of the cluster that answers
+// mounts it for the kubelet, grows it, and copies it for a VolumeSnapshot. The one with -resize is also the controller of the cluster that answers
 // claims which ask for more. Nothing is kept in memory: it may be killed and started again at any time, under running
 // pods too.
 package main
@@ -17,6 +17,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -38,16 +39,17 @@ func main() {
 	name := flag.String("node", "", "name of this Kubernetes node")
 	kubeconfig := flag.String("kubeconfig", "", "file that tells where the API server is, and who this is")
 	resize := flag.Bool("resize", false, "answer claims that ask for more; on one node alone")
+	copies := flag.String("snapshots", "", "folder of all nodes for copies of volumes")
 	flag.Parse()
-	if err := run(context.Background(), *name, *kubeconfig, *resize); err != nil {
+	if err := run(context.Background(), *name, *kubeconfig, *copies, *resize); err != nil {
 		klog.ErrorS(err, "The driver ends")
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, name, kubeconfig string, resize bool) error {
-	if name == "" {
-		return errors.New("-node is missing")
+func run(ctx context.Context, name, kubeconfig, copies string, resize bool) error {
+	if name == "" || copies == "" {
+		return errors.New("-node or -snapshots is missing")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -58,11 +60,17 @@ func run(ctx context.Context, name, kubeconfig string, resize bool) error {
 	if err != nil {
 		return err
 	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	taker := snapshotter{client: client, snapshots: objects.Resource(snapshotKind), folder: copies, node: name}
 	group, ctx := errgroup.WithContext(ctx)
 	if err := serveKubelet(group, name); err != nil {
 		return err
 	}
-	group.Go(func() error { return provision(ctx, client, name) })
+	group.Go(func() error { return provision(ctx, client, taker) })
+	group.Go(func() error { return taker.run(ctx) })
 	if resize {
 		group.Go(func() error { return answerGrowth(ctx, client) })
 	}
