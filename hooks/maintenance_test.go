@@ -322,9 +322,10 @@ func TestClientsLeaveBeforeALargeMemberIsDefragmented(t *testing.T) {
 		})
 		return with(o, facts...)
 	}
-	noted := func(restarted string) fact {
+	left := func(name string) fact {
 		return func(o *observation.Observation) {
-			o.Cluster.Status.Internal.Defragmentation.Restarted = restarted
+			o.Children.Pods[name].Annotations[objects.AnnotationDefragmentation] =
+				o.Cluster.Status.Defragmentation.StartTime.UTC().Format(time.RFC3339)
 		}
 	}
 	closed := func(o *observation.Observation) {
@@ -342,10 +343,10 @@ func TestClientsLeaveBeforeALargeMemberIsDefragmented(t *testing.T) {
 		"of one member":                  {run(1, 300), "defragmenting: demo-0 now"},
 		"of two":                         {run(2, 300), "defragmenting: demo-1 now"},
 		"outside of a window":            {run(3, 300, closed), "recording that demo-1 is restarted next"},
-		"that is chosen":                 {run(3, 300, noted("demo-1/uid-pod-1"), chosen(restart(1))), "restarting demo-1"},
-		"that is another pod now":        {run(3, 300, noted("demo-1/before")), "defragmenting: demo-1 now"},
-		"first, although there is more":  {run(3, 300, noted("demo-2/before")), "defragmenting: demo-2 now"},
-		"after another":                  {run(3, 300, noted("demo-1/before"), done("demo-1")), "recording that demo-2"},
+		"that is chosen":                 {run(3, 300, chosen(restart(1))), "restarting demo-1"},
+		"that is another pod now":        {run(3, 300, left("demo-1")), "defragmenting: demo-1 now"},
+		"first, although there is more":  {run(3, 300, left("demo-2")), "defragmenting: demo-2 now"},
+		"after another":                  {run(3, 300, left("demo-1"), done("demo-1")), "recording that demo-2"},
 		"that leads, the last":           {run(3, 300, done("demo-1", "demo-2")), "it leads and hands over first"},
 		"while another has to be mended": {run(3, 300, high), "recording that demo-1 is restarted next: the template"},
 	} {
@@ -356,10 +357,11 @@ func TestClientsLeaveBeforeALargeMemberIsDefragmented(t *testing.T) {
 		})
 	}
 
-	o := run(3, 300)
-	d := Decide(o)
-	assert.Equal(t, "demo-1/uid-pod-1", d.Status.Internal.Defragmentation.Restarted, "so that it is restarted once")
-	o = run(3, 300, noted("demo-1/before"), haveClients)
+	o := run(3, 300, withoutPod("demo-1"), chosen(restart(1)))
+	began := o.Cluster.Status.Defragmentation.StartTime.UTC().Format(time.RFC3339)
+	assert.Equal(t, began, byName(Decide(o).Children.Pods)["demo-1"].Annotations[objects.AnnotationDefragmentation],
+		"so that it is restarted once")
+	o = run(3, 300, left("demo-1"), haveClients)
 	labels := func(o observation.Observation) string {
 		return byName(Decide(o).Children.Pods)["demo-1"].Labels[objects.LabelRole]
 	}
@@ -371,7 +373,7 @@ func TestClientsLeaveBeforeALargeMemberIsDefragmented(t *testing.T) {
 	assert.Equal(t, facts.RoleLeaving, labels(o), "once it has caught up")
 
 	o = run(3, 300, chosen(restart(1)), done("demo-1"))
-	d = Decide(run(3, 300, noted("demo-1/uid-pod-1"), chosen(restart(1))))
+	d := Decide(run(3, 300, chosen(restart(1))))
 	assert.ErrorContains(t, verify(o, d), "S1", "the oracle knows that it was done")
 }
 

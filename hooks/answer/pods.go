@@ -231,7 +231,7 @@ func keptPod(f *facts.Facts, old *corev1.Pod) *corev1.Pod {
 	pod.Annotations = objects.Annotations(f.Cluster, objects.Only(old.Annotations, objects.AnnotationStart,
 		objects.AnnotationTemplate, objects.AnnotationInitialCluster, objects.AnnotationImage, objects.AnnotationServes, objects.AnnotationTrusts,
 		objects.AnnotationFlagsFor, objects.AnnotationExchanged, objects.AnnotationBegins,
-		objects.AnnotationRestarted, objects.AnnotationSHA256, objects.AnnotationUntil))
+		objects.AnnotationRestarted, objects.AnnotationDefragmentation, objects.AnnotationSHA256, objects.AnnotationUntil))
 	noteServed(f, &pod)
 	if !f.TemplateOutdated(old) {
 		noteTemplate(f, &pod, facts.MadeForVersion(old))
@@ -285,6 +285,9 @@ func sortPods(list []*corev1.Pod) []*corev1.Pod {
 // noteRestart puts on the pod of a voter, new or with another image, whether that served when it was chosen for it.
 func noteRestart(f *facts.Facts, pod *corev1.Pod) {
 	recorded := f.Epoch.Choice
+	if f.UnderWay() && pod.Annotations[objects.AnnotationExchanged] == "" {
+		pod.Annotations[objects.AnnotationDefragmentation] = f.RunBegan()
+	}
 	served := recorded.Name == pod.Name && !recorded.Down && !recorded.Removes
 	switch exchanged := pod.Annotations[objects.AnnotationExchanged] != ""; {
 	case exchanged && !served:

@@ -133,8 +133,6 @@ type Update struct {
 	InPlace bool
 	// NewVolume: a restart is not enough; it takes another volume.
 	NewVolume bool
-	// ForDefragmentation: nothing is wrong with it, its clients are to leave.
-	ForDefragmentation bool
 }
 
 // CanLoseOne reports whether the quorum can do without one voter (S1). A third voter that is there only to replace

@@ -3,7 +3,6 @@ package facts
 import (
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -111,40 +110,42 @@ func (f *Facts) wasteful(m *Member) bool {
 // clients within a tenth of a second, and gets none before it is done. While it defragments, its raft goes on: it
 // misses no entry, as one would that did so before it starts (--bootstrap-defrag-threshold-megabytes).
 
-// clientsLeaveFirst reports whether the member is restarted before the run under way takes it next.
-func (f *Facts) clientsLeaveFirst(m *Member) (string, bool) {
-	why := "its clients move to others before it is defragmented"
+// clientsFeel reports whether they would have to wait for long when the run under way takes the member, and can be led
+// to others.
+func (f *Facts) clientsFeel(m *Member) bool {
 	if !f.UnderWay() || f.DefragRun.Trigger == v1beta1.TriggerNoSpace || f.Etcd == nil || len(f.Etcd.Alarms) > 0 {
-		return "", false
-	}
-	if !f.Restartable() || f.BesideExternal() || f.clientsLeft(m) {
-		return "", false
-	}
-	if m.Learner || m.Health.DBSizeInUse < FeltFrom || f.DefragmentPause() > 0 {
-		return "", false
-	}
-	left := f.ToDefragment()
-	return why, len(left) > 0 && left[0] == m
-}
-
-// clientsLeft reports whether the member was restarted for the run under way, and has not been taken yet.
-func (f *Facts) clientsLeft(m *Member) bool {
-	name, uid, noted := strings.Cut(f.DefragRun.Restarted, "/")
-	if !noted || name != m.PodName || m.Pod == nil || slices.Contains(f.DefragRun.Done, name) {
 		return false
 	}
-	return string(m.Pod.UID) != uid
+	return f.Restartable() && !f.BesideExternal() && !m.Learner && m.Health.DBSizeInUse >= FeltFrom
 }
+
+// clientsLeaveFirst reports whether the member is restarted before the run under way takes it next.
+func (f *Facts) clientsLeaveFirst(m *Member) (string, bool) {
+	if !f.clientsFeel(m) || f.clientsLeft(m) || f.DefragmentPause() > 0 {
+		return "", false
+	}
+	return "its clients move to others before it is defragmented", f.nextToDefragment() == m
+}
+
+func (f *Facts) nextToDefragment() *Member {
+	if left := f.ToDefragment(); len(left) > 0 {
+		return left[0]
+	}
+	return nil
+}
+
+// clientsLeft reports whether the member's pod was made in the run under way.
+func (f *Facts) clientsLeft(m *Member) bool {
+	return m.Pod != nil && m.Pod.Annotations[objects.AnnotationDefragmentation] == f.RunBegan()
+}
+
+// RunBegan is when the run under way began, as pods that are made in it have it.
+func (f *Facts) RunBegan() string { return f.DefragRun.StartTime.UTC().Format(time.RFC3339) }
 
 // WithoutClients reports whether the member is to have no clients for the sake of the run under way: from its restart
 // on. It gets them back once it serves after its turn.
-func (f *Facts) WithoutClients(m *Member) bool { return f.UnderWay() && f.clientsLeft(m) }
-
-// NoteRestart notes in the run under way that the member's pod is restarted for it.
-func (f *Facts) NoteRestart(m *Member) *decision.DefragmentationRun {
-	run := *f.DefragRun
-	run.Restarted = m.PodName + "/" + string(m.Pod.UID)
-	return &run
+func (f *Facts) WithoutClients(m *Member) bool {
+	return f.clientsFeel(m) && f.clientsLeft(m) && f.nextToDefragment() == m
 }
 
 // defragmentationRun is the status of the run under way, or of the last, with what this call has learned; nil for none.

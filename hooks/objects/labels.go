@@ -76,6 +76,9 @@ const (
 	// AnnotationRestarted says, on the pod of a voter that was restarted or given another image, whether the voter was
 	// "serving" or "down" when it was chosen for that.
 	AnnotationRestarted = Domain + "restarted"
+	// AnnotationDefragmentation is, on a pod that was made while a run of defragmentation was under way, when that run
+	// began: the clients of its member have left with the pod before it.
+	AnnotationDefragmentation = Domain + "defragmentation"
 	// AnnotationWithdrawn is, on the pod of a member that was chosen to be restarted, since when no call may choose
 	// to do so any more. See facts/choice.go.
 	AnnotationWithdrawn = Domain + "withdrawn"

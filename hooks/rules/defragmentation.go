@@ -58,7 +58,6 @@ func beginRun(f *facts.Facts, trigger v1beta1.DefragmentationTrigger, message st
 func finishRun(f *facts.Facts, what string) *decision.Plan {
 	run := *f.DefragRun
 	run.CompletionTime = f.NowInSeconds()
-	run.Restarted = ""
 	reclaimed := "nothing"
 	if run.Reclaimed != nil && !run.Reclaimed.IsZero() {
 		reclaimed = run.Reclaimed.String()

@@ -28,15 +28,6 @@ func rollingUpdate(f *facts.Facts) *decision.Plan {
 		return withdraw(f)
 	}
 	m := due[0]
-	plan := restart(f, m)
-	if r := f.UpdateOf(m); r.ForDefragmentation {
-		plan.Defragmentation = f.NoteRestart(m)
-	}
-	return plan
-}
-
-// restart is the next move on the way to another pod of the member, or another image in it.
-func restart(f *facts.Facts, m *facts.Member) *decision.Plan {
 	r := f.UpdateOf(m)
 	inPlace := r.InPlace && !f.ChosenForDeletion(m)
 	if f.Leads(m) == 1 {

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/facts"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
@@ -89,8 +91,7 @@ func leavesClients(j *judgement, m *facts.Member) bool {
 	if run == nil || run.StartTime.IsZero() || !run.CompletionTime.IsZero() || run.Trigger == v1beta1.TriggerNoSpace {
 		return false
 	}
-	name, uid, noted := strings.Cut(j.o.Cluster.Status.Internal.Defragmentation.Restarted, "/")
-	again := noted && name == m.PodName && m.Pod != nil && string(m.Pod.UID) != uid
+	again := m.Pod != nil && m.Pod.Annotations[objects.AnnotationDefragmentation] == run.StartTime.UTC().Format(time.RFC3339)
 	return !again && !slices.Contains(run.Done, m.PodName) && m.Health.DBSizeInUse >= 256<<20
 }
 

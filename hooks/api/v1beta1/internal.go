@@ -76,11 +76,6 @@ type DefragmentationMemory struct {
 	// Before is the size that the database of the last member had before, until that member tells what it is now.
 	// +optional
 	Before *resource.Quantity `json:"before,omitempty"`
-
-	// Restarted is the member whose clients were led away by a restart before it is defragmented, and the UID of the
-	// pod that it had before, as in demo-1/0c5cbd22.
-	// +optional
-	Restarted string `json:"restarted,omitempty"`
 }
 
 // ReplacementStatus is what Quorate remembers about learners that did not catch up, and about voters that were given
