@@ -109,6 +109,10 @@ func (c *cluster) growByThemselves() {
 	before, w := c.ids(), c.writes()
 	c.edit(`{"storage":{"autoGrow":{"max":"3Gi"}}}`)
 	c.holds(215)
+	eventually(c.t, "volumes grow", func() string {
+		said := c.claims(3)[0].Spec.Resources.Requests.Storage().String()
+		return while(said != "2Gi", said)
+	})
 	c.converges(3)
 	w.losesNothing()
 	c.onVolumes("2Gi", "expandable", 3)
