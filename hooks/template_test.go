@@ -439,6 +439,8 @@ var others = map[string]another{
 	"clientService.loadBalancerClass":        leaves(""),
 	"clientService.loadBalancerSourceRanges": leaves(""),
 	"clientService.externalTrafficPolicy":    leaves(""),
+	"clientService.trafficDistribution":      leaves(`"PreferSameZone"`),
+	"clientService.internalTrafficPolicy":    leaves(`"Local"`),
 	"ip":                                     leaves(`{"policy":"SingleStack"}`),
 	"ip.policy":                              leaves(`"PreferDualStack"`),
 	"ip.families":                            leaves(`["IPv4"]`),
