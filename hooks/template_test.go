@@ -413,6 +413,7 @@ var others = map[string]another{
 	"deletionPolicy":                         leaves(`"Delete"`),
 	"recovery.quorumLoss":                    leaves(`"FromSurvivor"`),
 	"bootstrap.snapshot":                     leaves(`{"artifact":"x.db","store":{"s3":{"bucket":"b"}}}`),
+	"bootstrap.latestSnapshot":               leaves(`{"ifNone":"Wait","store":{"s3":{"bucket":"b"}}}`),
 	"upgradePolicy":                          leaves(`"Step"`),
 	"securityContext.idPolicy":               restarts(`"Platform"`),
 	"securityContext.fsGroupChangePolicy":    restarts(`"Always"`),

@@ -109,7 +109,7 @@ func (f *Facts) ChooseLatest(l *v1beta1.LatestSnapshot) LatestChoice {
 	case report != nil && report.Error != "":
 		choice := LatestChoice{Message: fmt.Sprintf("what %s has is not known, and is looked at again every few minutes: %s",
 			folder, report.Error), Outlook: decision.Waits}
-		if report.Reason == "Unreachable" {
+		if report.Reason == "Unreachable" { // for now, maybe
 			choice.Outlook = decision.Works
 		}
 		return choice

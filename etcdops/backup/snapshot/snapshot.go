@@ -256,7 +256,7 @@ func Inspect(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func lookForLatest(ctx context.Context, place archive.Place, folder string, wait bool, stdout, stderr io.Writer) int {
 	report, err := archive.Latest(ctx, place, folder)
 	if err == nil && report.None && wait {
-		err = fmt.Errorf("the folder %s has no snapshot", folder)
+		err = archive.Failure(archive.NotFound, nil, "the folder %s has no snapshot", folder)
 	}
 	if err != nil {
 		report.Error = told(err)

@@ -59,7 +59,7 @@ type LatestSnapshot struct {
 	// such as an IAM role.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
 	// Until, with latest: true, restores after the snapshot what a stream has stored since, as far as that can be
