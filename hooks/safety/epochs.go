@@ -381,12 +381,7 @@ func recorded(j *judgement) {
 			}
 			j.require(e.Provisioned() || e.After != 0 || old == nil && !j.f.RanBefore(), "S8",
 				"a second bootstrap: %s", cm.Name)
-			if e.Source == record.SourceClaims {
-				beginsWithClaims(j, e)
-			}
-			if b := j.o.Cluster.Spec.Bootstrap; b != nil && b.LatestSnapshot != nil && e.After == 0 && !e.Recreated {
-				beginsWithLatest(j, e, b.LatestSnapshot)
-			}
+			beginsWithFound(j, e)
 		}
 	}
 	j.require(services(j) && len(j.d.Children.Budgets) == 1, "S13", "the answer lacks a Service or the budget")
@@ -399,6 +394,17 @@ func evictions(j *judgement) {
 		policy := b.Spec.UnhealthyPodEvictionPolicy
 		j.require(policy != nil && *policy == policyv1.IfHealthyBudget, "S1",
 			"members that are not ready may be evicted while no quorum is ready")
+	}
+}
+
+// beginsWithFound: what a new cluster looks for, it begins with.
+func beginsWithFound(j *judgement, e *facts.Epoch) {
+	if e.Source == record.SourceClaims {
+		beginsWithClaims(j, e)
+	}
+	b := j.o.Cluster.Spec.Bootstrap
+	if b != nil && b.LatestSnapshot != nil && e.After == 0 && !e.Recreated {
+		beginsWithLatest(j, e, b.LatestSnapshot)
 	}
 }
 
