@@ -48,7 +48,8 @@ func TestEveryFieldReachesTheService(t *testing.T) {
 		Type: corev1.ServiceTypeLoadBalancer, Annotations: map[string]string{"b": "own"},
 		NodePort: new(int32(30379)), LoadBalancerClass: "example.com/internal",
 		LoadBalancerSourceRanges: []string{"10.0.0.0/8"}, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
-		AppProtocol: "https",
+		AppProtocol: "https", TrafficDistribution: corev1.ServiceTrafficDistributionPreferSameZone,
+		InternalTrafficPolicy: corev1.ServiceInternalTrafficPolicyLocal,
 	}
 	o.Cluster.Spec.IP = v1beta1.IP{Policy: corev1.IPFamilyPolicyPreferDualStack,
 		Families: []corev1.IPFamily{corev1.IPv6Protocol}}
@@ -63,6 +64,10 @@ func TestEveryFieldReachesTheService(t *testing.T) {
 	assert.Equal(t, "example.com/internal", *s.Spec.LoadBalancerClass)
 	assert.Equal(t, []string{"10.0.0.0/8"}, s.Spec.LoadBalancerSourceRanges)
 	assert.Equal(t, corev1.ServiceExternalTrafficPolicyLocal, s.Spec.ExternalTrafficPolicy)
+	assert.Equal(t, "PreferSameZone", *s.Spec.TrafficDistribution)
+	assert.Equal(t, corev1.ServiceInternalTrafficPolicyLocal, *s.Spec.InternalTrafficPolicy)
+	assert.Nil(t, peers.Spec.TrafficDistribution, "a member is dialled by its own name")
+	assert.Nil(t, peers.Spec.InternalTrafficPolicy)
 	for _, both := range []*corev1.Service{s, peers} {
 		assert.Equal(t, corev1.IPFamilyPolicyPreferDualStack, *both.Spec.IPFamilyPolicy)
 		assert.Equal(t, []corev1.IPFamily{corev1.IPv6Protocol}, both.Spec.IPFamilies)
@@ -76,12 +81,14 @@ func TestServicesKeepWhatKubernetesFillsIn(t *testing.T) {
 	o := outside(v1beta1.ClientService{Type: corev1.ServiceTypeNodePort})
 	seen := o.Children.Services["demo"]
 	seen.Spec.ClusterIP, seen.Spec.IPFamilies = "10.96.0.7", []corev1.IPFamily{corev1.IPv4Protocol}
+	seen.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyCluster)
 	seen.Spec.ExternalTrafficPolicy, seen.Spec.Ports[0].NodePort = corev1.ServiceExternalTrafficPolicyCluster, 31234
 	d := Decide(o)
 	after := serviceIn(t, d, "demo").Spec
 	assert.Empty(t, after.ClusterIP)
 	assert.Empty(t, after.IPFamilies)
 	assert.Empty(t, after.ExternalTrafficPolicy)
+	assert.Nil(t, after.InternalTrafficPolicy)
 	assert.Zero(t, after.Ports[0].NodePort)
 	assert.Equal(t, int32(31234), d.Status.Connection.NodePort, "people need it")
 }
@@ -132,6 +139,8 @@ func TestServicesThatKubernetesWouldRefuse(t *testing.T) {
 		"nodePort and externalTraff":                       {NodePort: new(int32(30379))},
 		"need the type NodePort":                           {ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal},
 		"loadBalancerClass and load":                       {Type: corev1.ServiceTypeNodePort, LoadBalancerClass: "a"},
+		"trafficDistribution \"Near\" is not":              {TrafficDistribution: "Near"},
+		"internalTrafficPolicy \"local\" is not":           {InternalTrafficPolicy: "local"},
 		"clientService.annotations has etcd.quorate.dev/x": {Annotations: map[string]string{"etcd.quorate.dev/x": "y"}},
 	} {
 		o := fresh(3)

@@ -1,6 +1,8 @@
 package answer
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/record"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // claimInspections look at the claims that a new cluster should begin with, until one is chosen.
@@ -30,10 +33,39 @@ func claimInspections(f *facts.Facts) []*corev1.Pod {
 	return pods
 }
 
+// storeInspection looks into the store whose newest snapshot a new cluster should begin with, until that is decided.
+func storeInspection(f *facts.Facts) []*corev1.Pod {
+	l := f.LatestSnapshot()
+	if l == nil || f.Replicas == 0 || f.RanBefore() || f.ChooseLatest(l).Decided {
+		return nil
+	}
+	if why, _ := f.EarlierLife(); why != "" || !f.MayLook(l) {
+		return nil
+	}
+	switch old := f.LooksIn(l); {
+	case old == nil && f.All.Pods[f.LookPod()] == nil:
+		return []*corev1.Pod{lookPod(f, l)}
+	case old != nil && !f.LooksOnceMore(old):
+		return []*corev1.Pod{facts.Kept(f.Cluster, old)}
+	}
+	return nil
+}
+
+// lookPod looks for the newest snapshot in a store, as a member's pod would reach it.
+func lookPod(f *facts.Facts, l *v1beta1.LatestSnapshot) *corev1.Pod {
+	access := stores.AccessTo(l.Store, l.ServiceAccountName, true)
+	pod := inspectionPod(f, f.LookPod(), objects.ContainerInspect, f.LookArgs(l), access.Volumes, access.Mounts)
+	pod.Spec.Containers[0].Env = access.Env
+	pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure // the kubelet looks again, and nothing is written
+	pod.Spec.ServiceAccountName = l.ServiceAccountName
+	maps.Copy(pod.Labels, access.Labels)
+	return pod
+}
+
 // inspectPods look at the survivors' volumes, while none is chosen.
 func inspectPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 	if f.Epoch == nil {
-		return claimInspections(f)
+		return append(claimInspections(f), storeInspection(f)...)
 	}
 	if f.Next == nil || f.Cancelled() || f.Next.Epoch.Source != record.SourceSurvivor {
 		return nil
@@ -57,12 +89,18 @@ func inspectPods(f *facts.Facts, plan *decision.Plan) []*corev1.Pod {
 }
 
 func inspectPod(f *facts.Facts, name string, of record.FormerClaim) *corev1.Pod {
-	s := &f.Cluster.Spec
 	volumes, mounts := mountsOf(of)
+	return inspectionPod(f, name, objects.ContainerInspectData, facts.InspectArgs(of), volumes, mounts)
+}
+
+// inspectionPod runs quorate-snapshot once, in a container of this name.
+func inspectionPod(f *facts.Facts, name, container string, args []string, volumes []corev1.Volume,
+	mounts []corev1.VolumeMount) *corev1.Pod {
+	s := &f.Cluster.Spec
 	inspection := corev1.Container{
-		Name: objects.ContainerInspectData, Image: f.Settings.Image, ImagePullPolicy: f.Settings.ImagePullPolicy,
+		Name: container, Image: f.Settings.Image, ImagePullPolicy: f.Settings.ImagePullPolicy,
 		Command:                  []string{objects.SnapshotProgram},
-		Args:                     facts.InspectArgs(of),
+		Args:                     args,
 		SecurityContext:          objects.Restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources:                objects.Little(s.Resources.Limits),

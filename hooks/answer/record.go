@@ -62,6 +62,9 @@ func firstRecord(f *facts.Facts) *corev1.ConfigMap {
 	case record.SourceClaims:
 		r = claimsRecord(f)
 	}
+	if l := f.LatestSnapshot(); l != nil {
+		r.Evidence = f.ChooseLatest(l).Evidence
+	}
 	r.Origin = from
 	return record.New(f.Cluster, 1, r)
 }

@@ -129,6 +129,8 @@ func exposed(f *facts.Facts, name string, asked *v1beta1.ClientService, port cor
 			Annotations: objects.ServiceAnnotations(f.Cluster, name)},
 		Spec: corev1.ServiceSpec{Type: cmp.Or(asked.Type, corev1.ServiceTypeClusterIP), Selector: selector},
 	}
+	s.Spec.TrafficDistribution = unlessZero(asked.TrafficDistribution)
+	s.Spec.InternalTrafficPolicy = unlessZero(asked.InternalTrafficPolicy)
 	if s.Spec.Type != corev1.ServiceTypeClusterIP {
 		s.Spec.ExternalTrafficPolicy = asked.ExternalTrafficPolicy
 		if asked.NodePort != nil {

@@ -85,6 +85,14 @@ func validatePods(s *v1beta1.EtcdClusterSpec) error {
 	return objects.ValidatePodSecurity("spec.securityContext", own)
 }
 
+// What the Service for clients may prefer, and where from it may be reached.
+var (
+	distributions = []string{corev1.ServiceTrafficDistributionPreferSameZone,
+		corev1.ServiceTrafficDistributionPreferSameNode, corev1.ServiceTrafficDistributionPreferClose}
+	internalPolicies = []corev1.ServiceInternalTrafficPolicy{"", corev1.ServiceInternalTrafficPolicyCluster,
+		corev1.ServiceInternalTrafficPolicyLocal}
+)
+
 // validateClientService says what of it Kubernetes would refuse, and with it every change of the Service.
 func validateClientService(s *v1beta1.ClientService) error {
 	types := []corev1.ServiceType{"", corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort,
@@ -99,6 +107,12 @@ func validateClientService(s *v1beta1.ClientService) error {
 	case s.Type != corev1.ServiceTypeLoadBalancer && (s.LoadBalancerClass != "" || len(s.LoadBalancerSourceRanges) > 0):
 		return fmt.Errorf("spec.clientService.loadBalancerClass and loadBalancerSourceRanges need the type " +
 			"LoadBalancer: set spec.clientService.type, or remove them")
+	case s.TrafficDistribution != "" && !slices.Contains(distributions, s.TrafficDistribution):
+		return fmt.Errorf("spec.clientService.trafficDistribution %.100q is not PreferSameZone, PreferSameNode or "+
+			"PreferClose", s.TrafficDistribution)
+	case !slices.Contains(internalPolicies, s.InternalTrafficPolicy):
+		return fmt.Errorf("spec.clientService.internalTrafficPolicy %.100q is not Cluster or Local",
+			s.InternalTrafficPolicy)
 	}
 	return validateAnnotations("spec.clientService.annotations", s.Annotations)
 }

@@ -3,8 +3,10 @@ package defaults
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -275,8 +277,28 @@ func validateSources(s *v1beta1.EtcdClusterSpec) error {
 		return nil
 	case b.Claims != nil:
 		return validateClaims(s)
+	case b.LatestSnapshot != nil:
+		return validateLatest(b.LatestSnapshot)
 	}
 	return stores.ValidateSource("spec.bootstrap.snapshot", b.Snapshot)
+}
+
+// folderForm is that of spec.bootstrap.latestSnapshot.folder.
+var folderForm = regexp.MustCompile(`^([0-9A-Za-z][-._0-9A-Za-z]*(/[0-9A-Za-z][-._0-9A-Za-z]*)*)?$`)
+
+// validateLatest says what is wrong with spec.bootstrap.latestSnapshot, where the CRD did not refuse it.
+func validateLatest(l *v1beta1.LatestSnapshot) error {
+	const field = "spec.bootstrap.latestSnapshot"
+	until := l.Until
+	switch {
+	case l.IfNone != v1beta1.BeginEmpty && l.IfNone != v1beta1.WaitForSnapshot:
+		return fmt.Errorf(field+".ifNone %.100q is not BeginEmpty or Wait", l.IfNone)
+	case len(l.Folder) > 512 || !folderForm.MatchString(l.Folder):
+		return errors.New(field + ".folder is not a folder such as default/demo")
+	case until != nil && (!until.Latest || until.ClusterID != ""):
+		return errors.New(field + ".until can only be latest: true, without clusterID")
+	}
+	return stores.Validate(field+".store", &l.Store)
 }
 
 // validateClaims says what is wrong with spec.bootstrap.claims, where the CRD did not refuse it.

@@ -14,7 +14,7 @@ import (
 
 // OriginStatus is where the data comes from; nil for nowhere.
 func (e *Epoch) OriginStatus() *v1beta1.OriginStatus {
-	if e.Source == record.SourceEmpty && e.After == 0 {
+	if e.Source == record.SourceEmpty && e.After == 0 && e.Evidence == "" {
 		return nil
 	}
 	s := &v1beta1.OriginStatus{Source: e.Source, PreviousEpoch: int64(e.After), Restore: e.Restore, Survivor: e.Survivor,

@@ -197,9 +197,12 @@ func (f *Facts) beginningWithClaims(from record.Origin) (record.Origin, string) 
 	return from, choice.Message
 }
 
-// ClaimsOutlook is whether the claims that a new cluster should begin with can be used without a person; empty when
-// there are none.
-func (f *Facts) ClaimsOutlook() decision.Outlook {
+// FoundOutlook is whether what a new cluster should begin with is found without a person, where it looks for that;
+// empty when it does not.
+func (f *Facts) FoundOutlook() decision.Outlook {
+	if l := f.LatestSnapshot(); l != nil {
+		return f.ChooseLatest(l).Outlook
+	}
 	c := f.FormerClaims()
 	if c == nil {
 		return ""

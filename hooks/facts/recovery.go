@@ -28,6 +28,9 @@ func (f *Facts) Beginning() (record.Origin, string) {
 		from.Source = record.SourceExternal
 		return from, ""
 	}
+	if l := f.LatestSnapshot(); l != nil {
+		return f.beginningWithLatest(from, l)
+	}
 	if snapshot == nil {
 		return f.beginningWithClaims(from)
 	}

@@ -112,7 +112,7 @@ func recordEpoch(f *facts.Facts) *decision.Plan {
 		return &decision.Plan{
 			Message: "waiting for the data to begin with: " + waits,
 			Outlook: cmp.Or(
-				f.ClaimsOutlook(), arrives(f, f.BeginsWith())),
+				f.FoundOutlook(), arrives(f, f.BeginsWith())),
 			Resync: decision.ResyncLater,
 		}
 	}
@@ -123,6 +123,8 @@ func recordEpoch(f *facts.Facts) *decision.Plan {
 	message := fmt.Sprintf("recording the first epoch with %s", objects.Count(size, "member"))
 	if from.Source != record.SourceEmpty {
 		message += ", which begins with " + f.WordsFor(from)
+	} else if l := f.LatestSnapshot(); l != nil {
+		message += ", which begins with no data: " + f.ChooseLatest(l).Evidence
 	}
 	return &decision.Plan{Message: message, Resync: decision.ResyncLater}
 }

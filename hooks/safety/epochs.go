@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
+	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -380,9 +381,7 @@ func recorded(j *judgement) {
 			}
 			j.require(e.Provisioned() || e.After != 0 || old == nil && !j.f.RanBefore(), "S8",
 				"a second bootstrap: %s", cm.Name)
-			if e.Source == record.SourceClaims {
-				beginsWithClaims(j, e)
-			}
+			beginsWithFound(j, e)
 		}
 	}
 	j.require(services(j) && len(j.d.Children.Budgets) == 1, "S13", "the answer lacks a Service or the budget")
@@ -396,6 +395,38 @@ func evictions(j *judgement) {
 		j.require(policy != nil && *policy == policyv1.IfHealthyBudget, "S1",
 			"members that are not ready may be evicted while no quorum is ready")
 	}
+}
+
+// beginsWithFound: what a new cluster looks for, it begins with.
+func beginsWithFound(j *judgement, e *facts.Epoch) {
+	if e.Source == record.SourceClaims {
+		beginsWithClaims(j, e)
+	}
+	b := j.o.Cluster.Spec.Bootstrap
+	if b != nil && b.LatestSnapshot != nil && e.After == 0 && !e.Recreated {
+		beginsWithLatest(j, e, b.LatestSnapshot)
+	}
+}
+
+// beginsWithLatest: a cluster that looks into a store begins with what a pod has told of that, and without data only
+// when the store has answered that it has none, and the spec says so (S8, S21).
+func beginsWithLatest(j *judgement, e *facts.Epoch, l *v1beta1.LatestSnapshot) {
+	var told *stores.Latest
+	for _, pod := range j.o.Children.Pods {
+		if report := stores.Last[stores.Latest](pod, objects.ContainerInspect); report != nil {
+			told = report
+		}
+	}
+	j.require(told != nil && told.Error == "", "S21", "the cluster begins, and nothing has told what the store has")
+	if told == nil {
+		return
+	}
+	if e.Snapshot == nil {
+		j.require(told.None && l.IfNone == v1beta1.BeginEmpty, "S21", "the cluster begins without data beside a store")
+		return
+	}
+	j.require(told.Artifact != "" && e.Snapshot.URL == stores.URLOf(&l.Store).Join(told.Artifact).String() &&
+		e.Snapshot.SHA256 == told.SHA256, "S21", "the cluster begins with another snapshot than the newest one")
 }
 
 // beginsWithClaims: of the claims that a cluster begins with all are of one etcd cluster, none is ahead of the one that

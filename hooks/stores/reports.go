@@ -201,6 +201,25 @@ type Tail struct {
 	Error  string `json:"error,omitempty"`
 }
 
+// Latest is what `quorate-snapshot inspect --latest` reports of a folder in a store.
+type Latest struct {
+	// Artifact is the name of the newest snapshot below the store's prefix, with what its record says of it; empty for
+	// none.
+	Artifact  string    `json:"artifact,omitempty"`
+	SHA256    string    `json:"sha256,omitempty"`
+	ClusterID string    `json:"clusterID,omitempty"`
+	Revision  int64     `json:"revision,omitempty"`
+	Completed time.Time `json:"completed,omitzero"`
+	// Snapshots is how many the folder has that are whole.
+	Snapshots int `json:"snapshots"`
+	// None: the store has answered, and the folder has nothing that is a snapshot or may have become one.
+	None bool `json:"none,omitempty"`
+	// Reason is one word for Error, as Restore.Reason has them. Error says why it is not known what there is, or, with
+	// None, that another look follows.
+	Reason string `json:"reason,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
 // Inspection is what `quorate-snapshot inspect-data` reports of the data directory of a member that does not run.
 type Inspection struct {
 	// LastTerm and LastIndex are those of the last entry in the log: of several survivors, the one that is ahead in

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/quorate-dev/quorate/etcdops/backup/archive"
@@ -209,6 +210,8 @@ func Inspect(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var place archive.Place
 	var key string
 	var tail stream.Asked
+	var latest string
+	var wait bool
 	var contents bool
 	flags := flag.NewFlagSet("quorate-snapshot inspect", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -216,12 +219,18 @@ func Inspect(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	lookFlags(flags, &tail)
 	flags.BoolVar(&contents, "contents", false, "say what fills the database, by prefix, as it is stored beside the "+
 		"artifact")
+	flags.StringVar(&latest, "latest", "", "`folder` below that of the store, whose newest snapshot is told")
+	flags.BoolVar(&wait, "wait", false, "with --latest: fail where there is no snapshot, so that another look follows")
 	err := command.Parse(flags, args)
-	if err == nil && (place.URL == "" || (key == "") == (tail.Prefix == "")) {
-		err = command.Errorf("--store-url and one of --key and --tail are required")
+	asked := slices.DeleteFunc([]string{key, tail.Prefix, latest}, func(name string) bool { return name == "" })
+	if err == nil && (place.URL == "" || len(asked) != 1) {
+		err = command.Errorf("--store-url and one of --key, --tail and --latest are required")
 	}
 	if explained(err) {
 		return exitCode(err, stderr)
+	}
+	if err == nil && latest != "" {
+		return lookForLatest(ctx, place, latest, wait, stdout, stderr)
 	}
 	if err == nil && tail.Prefix != "" {
 		tail.Place = place
@@ -240,6 +249,20 @@ func Inspect(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	text := reportOf(report)
 	command.TerminationMessage(text)
 	fmt.Fprintln(stdout, text)
+	return exitCode(err, stderr)
+}
+
+// lookForLatest is what inspect does with --latest.
+func lookForLatest(ctx context.Context, place archive.Place, folder string, wait bool, stdout, stderr io.Writer) int {
+	report, err := archive.Latest(ctx, place, folder)
+	if err == nil && report.None && wait {
+		err = archive.Failure(archive.NotFound, nil, "the folder %s has no snapshot", folder)
+	}
+	if err != nil {
+		report.Error = told(err)
+		report.Reason = archive.ReasonOf(err)
+	}
+	tell(report, stdout)
 	return exitCode(err, stderr)
 }
 

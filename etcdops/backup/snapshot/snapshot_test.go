@@ -53,6 +53,34 @@ func TestLook(t *testing.T) {
 			"--key=../a.db"}, io.Discard, io.Discard))
 }
 
+// TestLookForLatest: that there is none is success, unless a snapshot is waited for.
+func TestLookForLatest(t *testing.T) {
+	dir := t.TempDir()
+	look := func(more ...string) (report stores.Latest, code int) {
+		var out bytes.Buffer
+		code = Inspect(t.Context(), append([]string{"--store-url=file:///backups", "--store-dir=" + dir}, more...), &out,
+			io.Discard)
+		if out.Len() > 0 {
+			require.NoError(t, json.Unmarshal(out.Bytes(), &report))
+		}
+		return report, code
+	}
+	none, code := look("--latest=shop/demo")
+	assert.Equal(t, stores.Latest{None: true}, none)
+	assert.Zero(t, code)
+	waits, code := look("--latest=shop/demo", "--wait")
+	assert.True(t, waits.None)
+	assert.Equal(t, "the folder shop/demo has no snapshot", waits.Error)
+	assert.Equal(t, command.Failed, code)
+	_, code = look("--latest=shop/demo", "--key=a.db")
+	assert.Equal(t, command.Failed, code)
+	dir = filepath.Join(dir, "none")
+	unknown, code := look("--latest=shop/demo")
+	assert.Equal(t, "NotFound", unknown.Reason)
+	assert.False(t, unknown.None)
+	assert.Equal(t, command.Failed, code)
+}
+
 func TestMirrorFlags(t *testing.T) {
 	both := []string{"--endpoint=http://a:2379", "--to-endpoint=http://b:2379"}
 	read := func(act string, args ...string) (*mirroring, error) {

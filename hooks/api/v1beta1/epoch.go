@@ -4,14 +4,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Bootstrap says where a new cluster's data comes from. Its snapshot or claims are read once, before the cluster first
+// Bootstrap says where a new cluster's data comes from. Its snapshots or claims are read once, before the cluster first
 // begins; external is read until the external members are gone.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.snapshot), has(self.external), has(self.claims)].filter(b, b).size() <= 1",message="bootstrap has one of snapshot, external and claims: the data comes from one place"
+// +kubebuilder:validation:XValidation:rule="[has(self.snapshot), has(self.latestSnapshot), has(self.external), has(self.claims)].filter(b, b).size() <= 1",message="bootstrap has one of snapshot, latestSnapshot, external and claims: the data comes from one place"
 type Bootstrap struct {
 	// Snapshot that all initial members restore.
 	// +optional
 	Snapshot *SnapshotSource `json:"snapshot,omitempty"`
+
+	// LatestSnapshot restores the newest snapshot that a store has, if it has one. That is found out once, and the epoch's
+	// record says what was found: a later snapshot changes nothing.
+	// +optional
+	LatestSnapshot *LatestSnapshot `json:"latestSnapshot,omitempty"`
 
 	// External is a running etcd that the members join. Quorate asks its members at endpoints, and at the client URLs
 	// that they advertise. The installation must allow all of these (--allowed-etcd-endpoints).
@@ -23,6 +28,56 @@ type Bootstrap struct {
 	// +optional
 	Claims *FormerClaims `json:"claims,omitempty"`
 }
+
+// LatestSnapshot is the newest snapshot of a folder in a store: of the etcd whose snapshot was completed last, the one
+// with the highest revision. A store that can't be read is waited for: it may have one.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.until) || has(self.until.latest) && self.until.latest && !has(self.until.clusterID)",message="latestSnapshot.until can only be latest: true, without clusterID: which snapshot it follows is not known yet"
+type LatestSnapshot struct {
+	// Store that is looked into.
+	// +required
+	Store Store `json:"store"`
+
+	// Folder of the snapshots below the store's prefix. Unset, <namespace>/<name> of this EtcdCluster, where its own
+	// snapshots are stored. Folders in it are not looked into.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^([0-9A-Za-z][-._0-9A-Za-z]*(/[0-9A-Za-z][-._0-9A-Za-z]*)*)?$`
+	Folder string `json:"folder,omitempty"`
+
+	// IfNone says what happens when the store answers and the folder has no snapshot: BeginEmpty begins without data, Wait
+	// looks again each minute. Neither begins while the folder has only what was never completed.
+	// +required
+	IfNone IfNone `json:"ifNone"`
+
+	// IdentitySecretRef holds the age identities that decrypt an encrypted snapshot, under the key identity unless it
+	// names another. It needs the label etcd.quorate.dev/external.
+	// +optional
+	IdentitySecretRef SecretKeyRef `json:"identitySecretRef,omitzero"`
+
+	// ServiceAccountName gives the pod that looks, and the members' pods while they restore, the platform's identity,
+	// such as an IAM role.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// Until, with latest: true, restores after the snapshot what a stream has stored since, as far as that can be
+	// followed; there may be none.
+	// +optional
+	Until *Until `json:"until,omitempty"`
+}
+
+// IfNone is what a new cluster begins with where a store has no snapshot.
+// +kubebuilder:validation:Enum=BeginEmpty;Wait
+type IfNone string
+
+const (
+	// BeginEmpty begins without data.
+	BeginEmpty IfNone = "BeginEmpty"
+	// WaitForSnapshot looks again until there is one.
+	WaitForSnapshot IfNone = "Wait"
+)
 
 // FormerClaims are the claims of the members of an etcd that runs no more, in the namespace of the EtcdCluster: of one
 // that Quorate ran, or of any other. No etcd may use them meanwhile.
@@ -214,7 +269,7 @@ type OriginStatus struct {
 	Survivor string `json:"survivor,omitempty"`
 
 	// Evidence is what each survivor or claim held. The first was chosen: its log is ahead, in term and then in index.
-	// Of a stream it says how far it was restored, and what ended that.
+	// Of a stream it says how far it was restored, and what ended that; of bootstrap.latestSnapshot, what the store had.
 	// +optional
 	Evidence string `json:"evidence,omitempty"`
 }

@@ -229,7 +229,7 @@ type EtcdClusterSpec struct {
 	// +optional
 	Maintenance Maintenance `json:"maintenance,omitzero"`
 
-	// Bootstrap says where a new cluster's data comes from. Unset, it begins empty. Its snapshot or claims are read
+	// Bootstrap says where a new cluster's data comes from. Unset, it begins empty. Its snapshots or claims are read
 	// once, before the cluster first begins.
 	// +optional
 	Bootstrap *Bootstrap `json:"bootstrap,omitempty"`

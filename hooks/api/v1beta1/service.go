@@ -50,6 +50,21 @@ type ClientService struct {
 	// +kubebuilder:validation:Enum=Cluster;Local
 	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
 
+	// TrafficDistribution is which members Kubernetes prefers for a client: PreferSameZone or PreferSameNode, which
+	// Kubernetes has since 1.34, or PreferClose, the name of PreferSameZone since 1.31. Others serve where there is none
+	// so near. Unset, all members share the clients. Kubernetes 1.30 ignores it; 1.31 to 1.33 take PreferClose alone, and
+	// refuse the Service with another one.
+	// +optional
+	// +kubebuilder:validation:Enum=PreferSameZone;PreferSameNode;PreferClose
+	TrafficDistribution string `json:"trafficDistribution,omitempty"`
+
+	// InternalTrafficPolicy is Cluster, the default, or Local: clients in Kubernetes reach only a voter on their own
+	// node, and none at all from a node without one. Local is for clients that run on the members' nodes alone;
+	// PreferSameNode loses no client.
+	// +optional
+	// +kubebuilder:validation:Enum=Cluster;Local
+	InternalTrafficPolicy corev1.ServiceInternalTrafficPolicy `json:"internalTrafficPolicy,omitempty"`
+
 	// AppProtocol of the port, a hint for meshes and load balancers. Unset, there is none, and they pass TLS through:
 	// etcd speaks gRPC, and JSON over HTTP, in its own TLS.
 	// +optional

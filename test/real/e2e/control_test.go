@@ -39,8 +39,8 @@ func TestOneMember(t *testing.T) {
 // their certificate is for both; a name with the domain of the lab leads there from within, too.
 func (c *cluster) isReachedFromOutside() {
 	pods := c.pods()
-	c.edit(`{"clientService":{"type":"LoadBalancer","annotations":{"a.example/b":"c"}},"tls":{"extraSANs":["` +
-		addressOf(2) + `"]}}`)
+	c.edit(`{"clientService":{"type":"LoadBalancer","annotations":{"a.example/b":"c"},` +
+		`"trafficDistribution":"PreferSameZone"},"tls":{"extraSANs":["` + addressOf(2) + `"]}}`)
 	address := ofFamily("192.0.2.9", "2001:db8::9")
 	c.meets("svc/"+name, "jsonpath={.spec.type}=LoadBalancer")
 	c.kube("patch", "svc", name, "--subresource=status", "--type=merge", "-p",
@@ -66,18 +66,21 @@ func (c *cluster) isReachedFromOutside() {
 		})
 	}
 	assert.Equal(c.t, "c", before.Annotations["a.example/b"])
+	require.NotNil(c.t, before.Spec.TrafficDistribution)
+	assert.Equal(c.t, "PreferSameZone", *before.Spec.TrafficDistribution)
 
 	c.edit(`{"clientService":{"type":"NodePort"}}`)
 	eventually(c.t, "the status names the port of the nodes", func() string {
 		s := c.object().Status.Connection
 		return while(s.NodePort != port, fmt.Sprint(s))
 	})
-	c.edit(`{"clientService":{"type":null,"annotations":null}}`)
+	c.edit(`{"clientService":{"type":null,"annotations":null,"trafficDistribution":null}}`)
 	c.meets("svc/"+name, "jsonpath={.spec.type}=ClusterIP")
 	after, _ := get[corev1.Service](c.t, c.ns, "svc", name)
 	assert.Equal(c.t, before.Spec.ClusterIP, after.Spec.ClusterIP)
 	assert.NotContains(c.t, after.Annotations, "a.example/b")
 	assert.Zero(c.t, after.Spec.Ports[0].NodePort)
+	assert.Nil(c.t, after.Spec.TrafficDistribution)
 	assert.Equal(c.t, pods[0].UID, c.pods()[0].UID, "no member restarts for its Service")
 }
 

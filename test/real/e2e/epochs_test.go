@@ -96,6 +96,7 @@ func TestEpochs(t *testing.T) {
 	c.tell("ALostQuorumComesBackFromASurvivor", (*cluster).comesBackFromASurvivor)
 	c.tell("ALostQuorumComesBackByItself", (*cluster).comesBackByItself)
 	c.tell("ALostClusterComesBackFromASnapshot", s.bringsALostClusterBack)
+	c.tell("ANewClusterBeginsWithTheNewestSnapshotOrEmpty", s.beginsWithTheNewest)
 }
 
 func (c *cluster) comesBackFromASurvivor() {
@@ -310,6 +311,30 @@ func (bucket *s3) beginsACluster(c *cluster) {
 	c.withdraws("broken")
 	c.converges(3)
 	assert.Equal(c.t, int64(1), c.object().Status.Epoch)
+}
+
+// beginsWithTheNewest deletes the cluster, and makes another one that looks into the store: where its snapshots are, and
+// then where there are none.
+func (bucket *s3) beginsWithTheNewest(c *cluster) {
+	w := c.hasWritten(c.word())
+	taken := c.snapshots("thursday", bucket.yaml(c.ns))
+	begins := func(more string) *v1beta1.OriginStatus {
+		c.kube("delete", "etcdcluster", name)
+		eventually(c.t, "the old cluster is gone", func() string { return strings.Join(c.left(), " ") })
+		c.apply(three + fmt.Sprintf("  storage: {size: 1Gi}\n  bootstrap: {latestSnapshot: {ifNone: BeginEmpty, store: %s%s}}\n",
+			bucket.yaml(c.ns), more))
+		took := c.converges(3)
+		c.t.Logf("three members began with what a store had after %.1f s", took.Seconds())
+		origin := c.object().Status.Origin
+		require.NotNil(c.t, origin)
+		return origin
+	}
+	found := begins("")
+	assert.Contains(c.t, found.Snapshot, taken.Status.Artifact)
+	assert.Empty(c.t, missing(w.acked, c.present(w.word)))
+	none := begins(", folder: none/there")
+	assert.Contains(c.t, none.Evidence, "has no snapshot")
+	assert.Empty(c.t, c.present(w.word))
 }
 
 // bringsALostClusterBack of which every volume is lost.

@@ -55,6 +55,7 @@ var verbs = map[string]func(*story, args) string{
 	// external=old-0,old-1 | users=app,ops; and what is asked by EtcdOperations:
 	// restore=id from=s1|url=s3://bucket/s1 [stop-first=true] | restore=id epoch=1 | restore=none;
 	// for a new cluster: bootstrap=s1 | url=s3://bucket/s1 | claims=old-0,old-1 [without-quorum=true]
+	// | latest=BeginEmpty|Wait [folder=default/old]
 	"edit": does((*story).edit),
 	// delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
 	"delete": (*story).delete,
@@ -87,6 +88,8 @@ var verbs = map[string]func(*story, args) string{
 	// artifact url=s3://bucket/latest: what clients have written is in a store, in the place of what was there, and
 	// no EtcdSnapshot tells of it
 	"artifact": does(func(s *story, a args) { s.w.StoreArtifact(a["url"], "") }),
+	// store down=why | up: no store answers a pod that looks into it, or all do again
+	"store": does(func(s *story, a args) { s.w.StoreDown = a["down"] }),
 	// stream [flaw=users_have_changed]: a stream has stored what clients have written; and why no more can be restored
 	"stream":  does(func(s *story, a args) { s.w.Stream(a["flaw"]) }),
 	"ask":     does((*story).ask),       // ask recover=Recreate:1: as recover, and what was asked before stays

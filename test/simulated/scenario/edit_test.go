@@ -182,6 +182,9 @@ func changeBootstrap(spec *v1beta1.EtcdClusterSpec, a args) {
 		spec.Bootstrap = &v1beta1.Bootstrap{External: external}
 	case a.has("bootstrap"), a.has("url") && !a.has("restore"):
 		spec.Bootstrap = &v1beta1.Bootstrap{Snapshot: source(a, "bootstrap")}
+	case a.has("latest"):
+		spec.Bootstrap = &v1beta1.Bootstrap{LatestSnapshot: &v1beta1.LatestSnapshot{IfNone: v1beta1.IfNone(a["latest"]),
+			Store: v1beta1.Store{S3: &v1beta1.S3Store{Bucket: "bucket"}}, Folder: a["folder"]}}
 	case a.has("claims"):
 		spec.Bootstrap = &v1beta1.Bootstrap{Claims: &v1beta1.FormerClaims{Names: strings.Split(a["claims"], ","),
 			WithoutQuorum: a["without-quorum"] == "true"}}

@@ -37,6 +37,9 @@ type Artifact struct {
 	// Flaw is why it can't be restored, as `quorate-snapshot restore` reports it: "Damaged: the hash differs"; empty
 	// when it can.
 	Flaw string
+	// Of is the ID of the etcd that it was taken of, At when it was stored.
+	Of uint64
+	At time.Time
 }
 
 // TakeSnapshot stores what clients have written so far, as an artifact with this URL, and an EtcdSnapshot that tells
@@ -83,6 +86,7 @@ func (w *World) StoreArtifact(url, flaw string) (taken Artifact, of uint64) {
 		taken.Minor = c.Agreed
 	}
 	taken.SHA256 = fmt.Sprintf("%064x", id("sha256", url, fmt.Sprint(of, taken.Index, taken.Revision)))
+	taken.Of, taken.At = of, w.Now
 	w.Artifacts[url] = taken
 	return taken, of
 }
@@ -304,14 +308,83 @@ func (w *World) runningAt(url string) Dir {
 	return Dir{}
 }
 
-// inspection runs a pod that looks at a member's volume; false for another pod.
+// inspection runs a pod that looks at a member's volume, or into a store; false for another pod.
 func (w *World) inspection(pod *corev1.Pod) bool {
-	if pod.Spec.Containers[0].Name != objects.ContainerInspectData {
+	c := &pod.Spec.Containers[0]
+	looks := c.Name == objects.ContainerInspect
+	if !looks && c.Name != objects.ContainerInspectData {
 		return false
 	}
-	if c := pod.Spec.Containers[0]; !slices.Equal(c.Command, []string{"/quorate-snapshot"}) || c.Args[0] != "inspect-data" {
+	if !slices.Equal(c.Command, []string{"/quorate-snapshot"}) || c.Args[0] != c.Name {
 		panic(fmt.Sprintf("pod %s runs %q %q, which no program of the image understands", pod.Name, c.Command, c.Args))
 	}
+	if looks {
+		w.lookIntoStore(pod, c)
+		return true
+	}
+	raw, err := json.Marshal(w.lookAtVolume(pod))
+	if err != nil {
+		panic(err)
+	}
+	w.ended(pod.Name, corev1.PodSucceeded, corev1.ContainerStatus{Name: c.Name, State: kubelet.Ended(0, string(raw))})
+	return true
+}
+
+// ended is what the kubelet tells of a pod with one container.
+func (w *World) ended(pod string, phase corev1.PodPhase, c corev1.ContainerStatus) {
+	w.editPod(pod, func(p *corev1.Pod) {
+		p.Status.Phase = phase
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{c}
+		w.meshTells(p)
+	})
+}
+
+// lookIntoStore runs a pod that looks for the newest snapshot of a store; one that finds out nothing is started again.
+func (w *World) lookIntoStore(pod *corev1.Pod, c *corev1.Container) {
+	told := w.latestIn(c)
+	if told.None && slices.Contains(c.Args, "--wait") {
+		told.Reason, told.Error = "Failed", "the folder has no snapshot"
+	}
+	raw, err := json.Marshal(told)
+	if err != nil {
+		panic(err)
+	}
+	if told.Error == "" {
+		w.ended(pod.Name, corev1.PodSucceeded, corev1.ContainerStatus{Name: c.Name, State: kubelet.Ended(0, string(raw))})
+		return
+	}
+	w.ended(pod.Name, corev1.PodRunning, corev1.ContainerStatus{Name: c.Name, State: kubelet.Waits(kubelet.BacksOff, ""),
+		LastTerminationState: kubelet.Ended(1, string(raw))})
+}
+
+// latestIn is what quorate-snapshot tells of the newest snapshot of a folder.
+func (w *World) latestIn(c *corev1.Container) (told stores.Latest) {
+	if w.StoreDown != "" {
+		return stores.Latest{Reason: "Unreachable", Error: w.StoreDown}
+	}
+	folder := flag(c, "store-url") + "/" + flag(c, "latest") + "/"
+	var newest Artifact
+	for _, url := range slices.Sorted(maps.Keys(w.Artifacts)) {
+		name, in := strings.CutPrefix(url, folder)
+		if !in {
+			continue
+		}
+		told.Snapshots++
+		if a := w.Artifacts[url]; newest.SHA256 == "" || a.At.After(newest.At) {
+			newest = a
+			told.Artifact = flag(c, "latest") + "/" + name
+		}
+	}
+	told.None = told.Artifact == ""
+	told.SHA256, told.Revision, told.Completed = newest.SHA256, newest.Revision, newest.At
+	if !told.None {
+		told.ClusterID = strconv.FormatUint(newest.Of, 16)
+	}
+	return told
+}
+
+// lookAtVolume is what quorate-snapshot tells of a member's volume.
+func (w *World) lookAtVolume(pod *corev1.Pod) stores.Inspection {
 	d := w.survivor(pod)
 	told := stores.Inspection{LastTerm: 1, LastIndex: d.Index, ClusterID: strconv.FormatUint(d.Cluster, 16),
 		MemberID: strconv.FormatUint(d.Member, 16)}
@@ -323,17 +396,7 @@ func (w *World) inspection(pod *corev1.Pod) bool {
 	default:
 		told.Members, told.Electorates = w.electorates(d)
 	}
-	raw, err := json.Marshal(told)
-	if err != nil {
-		panic(err)
-	}
-	w.editPod(pod.Name, func(p *corev1.Pod) {
-		p.Status.Phase = corev1.PodSucceeded
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerInspectData,
-			State: kubelet.Ended(0, string(raw))}}
-		w.meshTells(p)
-	})
-	return true
+	return told
 }
 
 // occupied reports whether an etcd runs on the directory.

@@ -102,6 +102,8 @@ type World struct {
 
 	// Artifacts are the snapshots in stores, by URL.
 	Artifacts map[string]Artifact
+	// StoreDown is why no store answers a pod that looks into it; empty while all do.
+	StoreDown string
 	// Tails are what streams have stored from time to time, by the ID of the cluster in hexadecimal.
 	Tails map[string][]Tail
 
