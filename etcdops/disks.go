@@ -158,7 +158,7 @@ func (r *reading) until(o *reading) *observation.Disk {
 	d.Slow = max(0, d.Syncs-(o.quick-r.quick))
 	if d.Syncs > 0 {
 		mean := (o.seconds - r.seconds) / float64(d.Syncs)
-		d.Mean = time.Duration(min(mean, mostSeconds) * float64(time.Second))
+		d.Mean = time.Duration(min(mean, mostSeconds) * float64(time.Second)).Round(time.Microsecond)
 	}
 	return d
 }
@@ -185,7 +185,11 @@ func (e *Etcd) readMetrics(ctx context.Context, url string) (reading, error) {
 	// a connection for one question: one that is kept would hide that the address is another pod's now
 	once := http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-			return e.connect(ctx, address, nil)
+			conn, err := e.connect(ctx, address, nil)
+			if t, is := conn.(*talk); is {
+				t.read = true
+			}
+			return conn, err
 		},
 		DisableKeepAlives:      true,
 		DisableCompression:     true,

@@ -30,7 +30,7 @@ const (
 	// 99 of 100 syncs below 10 ms.
 	SlowTimes = 4
 	SlowLeast = 40 * time.Millisecond
-	// FewSyncs are too few to know a disk by, and to call it slow: one long pause makes none.
+	// FewSyncs are too few to know a disk by, and to call it slow.
 	FewSyncs = 10
 )
 
@@ -70,10 +70,11 @@ func (f *Facts) OthersSync(m *Member) time.Duration {
 	return others[needed-1]
 }
 
-// Slow reports whether the voter's disk is slow.
+// Slow reports whether the voter's disk is slow: on average, and half of the time or more. A few long pauses are none
+// of that.
 func (f *Facts) Slow(m *Member) bool {
 	d := m.Disk()
-	if d == nil || d.Mean < SlowLeast || d.Slow < FewSyncs {
+	if d == nil || d.Mean < SlowLeast || d.Slow < max(FewSyncs, d.Syncs/2) {
 		return false
 	}
 	return d.Mean/SlowTimes >= f.OthersSync(m)

@@ -34,7 +34,7 @@ func leadership(j *judgement, s decision.MoveLeader, from, to *facts.Member) {
 	}
 	j.require(in(to) && !in(from), "S16", "%s, which is in no better zone", s)
 	j.require(InWindow(j.o), maintenance, "%s for its zone outside of a maintenance window", s)
-	if d := to.Health.Disk; d != nil && d.Mean >= 40*time.Millisecond && d.Slow >= 10 {
+	if d := to.Health.Disk; d != nil && d.Mean >= 40*time.Millisecond && d.Slow >= 10 && 2*d.Slow >= d.Syncs {
 		faster := quickerThan(j, to, d.Mean/4)
 		j.require(faster < len(j.f.Voters)/2+1, "S16", "%s, whose disk is slow", s)
 	}
@@ -48,7 +48,8 @@ func fromSlowDisk(j *judgement, s decision.MoveLeader, from, to *facts.Member) {
 		j.require(false, "S16", "%s without knowing both disks", s)
 		return
 	}
-	j.require(was.Slow >= 10 && was.Mean >= 40*time.Millisecond, "S16", "%s, and the leader's disk takes %s", s, was.Mean)
+	again := was.Slow >= 10 && 2*was.Slow >= was.Syncs-1
+	j.require(again && was.Mean >= 40*time.Millisecond, "S16", "%s, and the leader's disk takes %s", s, was.Mean)
 	j.require(4*is.Mean <= was.Mean, "S16", "%s, whose disk takes %s beside %s", s, is.Mean, was.Mean)
 	j.require(quickerThan(j, from, was.Mean/4) >= len(j.f.Voters)/2+1, "S16", "%s, which would wait for other disks", s)
 }
