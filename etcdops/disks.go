@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
 
@@ -45,7 +43,7 @@ type Disks struct {
 	now func() time.Time
 
 	mu         sync.Mutex
-	members    map[types.UID]*disk
+	members    map[string]*disk
 	namespaces map[string]int
 	swept      time.Time
 }
@@ -75,7 +73,7 @@ func (d *Disks) time() time.Time {
 
 // note keeps a reading of a pod, and says what its disk did since an earlier one; nil where there is none to compare it
 // with.
-func (d *Disks) note(namespace string, pod types.UID, r reading) *observation.Disk {
+func (d *Disks) note(namespace string, pod string, r reading) *observation.Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m := d.of(namespace, pod, r.at)
@@ -94,12 +92,12 @@ func (d *Disks) note(namespace string, pod types.UID, r reading) *observation.Di
 }
 
 // of is what is kept of a pod; nil where there is no room for it.
-func (d *Disks) of(namespace string, pod types.UID, now time.Time) *disk {
+func (d *Disks) of(namespace string, pod string, now time.Time) *disk {
 	if m := d.members[pod]; m != nil {
 		return m
 	}
 	if d.members == nil {
-		d.members = map[types.UID]*disk{}
+		d.members = map[string]*disk{}
 		d.namespaces = map[string]int{}
 	}
 	if now.Sub(d.swept) > diskForgot/2 {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -80,7 +79,7 @@ func TestDisksHaveTheirRoom(t *testing.T) {
 	d := &Disks{}
 	at := time.Unix(1000, 0)
 	for i := range 3 * mostDisks {
-		pod := types.UID(fmt.Sprint(i))
+		pod := fmt.Sprint(i)
 		for n := range 2 * mostReadings {
 			d.note("loud", pod, reading{at: at.Add(time.Duration(n) * 3 * time.Second)})
 		}
@@ -139,7 +138,7 @@ func TestObserveReadsDisks(t *testing.T) {
 		s := httptest.NewServer(answer)
 		t.Cleanup(s.Close)
 		asked[i].MetricsURL = s.URL + "/metrics"
-		asked[i].Pod = types.UID(asked[i].Name)
+		asked[i].Pod = asked[i].Name
 	}
 	done := make(chan struct{})
 	serves(0, func(w http.ResponseWriter, _ *http.Request) {
@@ -147,7 +146,9 @@ func TestObserveReadsDisks(t *testing.T) {
 		_, _ = fmt.Fprint(w, strings.Repeat("# padding of more than a slot's worth\n", 1000)+metricsOf(20*n, 15*n, float64(n)))
 	})
 	serves(1, func(http.ResponseWriter, *http.Request) { <-done })
-	serves(2, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, asked[0].MetricsURL, http.StatusFound) })
+	serves(2, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, asked[0].MetricsURL, http.StatusFound)
+	})
 	t.Cleanup(func() { close(done) })
 	for range largeTalks {
 		slots <- struct{}{} // none is needed

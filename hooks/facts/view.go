@@ -438,7 +438,7 @@ func Endpoints(o observation.Observation) []observation.Endpoint {
 		}
 		if o.Cluster.Spec.Leadership.AvoidSlowDisks {
 			e.MetricsURL = defaults.URLOn("http", pod.Status.PodIP, metricsPort) + "/metrics"
-			e.Pod = pod.UID
+			e.Pod = string(pod.UID)
 			e.Namespace = o.Cluster.Namespace
 		}
 		list = append(list, e)

@@ -276,7 +276,7 @@ type Endpoint struct {
 	// MetricsURL is where the member tells how its disk does, such as http://10.244.1.7:2381/metrics; empty when it is not
 	// asked for that. Pod is the UID of its pod.
 	MetricsURL string
-	Pod        types.UID
+	Pod        string
 	// ClusterID that is recorded; 0 while none is. An etcd of another cluster is asked for the member list only when no
 	// member of this one can give it.
 	ClusterID uint64

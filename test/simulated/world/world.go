@@ -85,7 +85,7 @@ type World struct {
 	NoRoom map[string]int64
 	// Disks are those of members, where syncs take another time than usual. DisksSeen is when Quorate first looked, by pod.
 	Disks     map[string]Disk
-	DisksSeen map[types.UID]time.Time
+	DisksSeen map[string]time.Time
 	// Zones are where the nodes are, by the name of the member that runs there, as Kubernetes copies it to pods.
 	Zones map[string]string
 	// Crashing are the members whose etcd ends as soon as it starts.
