@@ -181,7 +181,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	slog.SetDefault(o.Log)
 	o.Metrics = metrics.New(build.Version, build.Commit)
 	o.Settings.Since = time.Now()
-	o.Etcd = &etcdops.Etcd{Observer: o.Metrics.EtcdCall}
+	o.Etcd = &etcdops.Etcd{Observer: o.Metrics.EtcdCall, Disks: &etcdops.Disks{}}
 	var err error
 	if o.Callers, err = server.NewCallers(v.callers, o.Log); err != nil {
 		return err

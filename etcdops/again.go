@@ -39,7 +39,8 @@ type Again struct {
 // Again asks these members again and again; nil where something is asked that a kept connection can't tell.
 func (e *Etcd) Again(endpoints []observation.Endpoint) *Again {
 	for _, endpoint := range endpoints {
-		if endpoint.External || endpoint.AsksAuth || endpoint.PeerAddress != "" {
+		if endpoint.External || endpoint.AsksAuth || endpoint.PeerAddress != "" ||
+			endpoint.MetricsURL != "" {
 			return nil
 		}
 	}

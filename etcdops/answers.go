@@ -66,7 +66,9 @@ type talk struct {
 	net.Conn
 
 	// kept: it is there between calls too, and takes no slot. It ends instead.
-	kept    bool
+	kept bool
+	// read: what it brings is read in small pieces and not kept, and takes no slot either.
+	read    bool
 	brought atomic.Int64
 	over    chan struct{}
 	lock    sync.Mutex
@@ -76,7 +78,7 @@ type talk struct {
 
 // Read implements net.Conn.
 func (t *talk) Read(p []byte) (int, error) {
-	much := t.brought.Load() >= smallTalk
+	much := t.brought.Load() >= smallTalk && !t.read
 	if much && (t.kept || !t.wait()) {
 		return 0, net.ErrClosed
 	}

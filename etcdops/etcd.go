@@ -1,5 +1,5 @@
 // Package etcdops is the only code of Quorate that talks to etcd. Type Etcd implements [hooks.Etcd] over the network:
-// Observe asks, Do carries out one step. It decides nothing and keeps nothing between two calls.
+// Observe asks, Do carries out one step. It decides nothing, and keeps nothing between two calls but [Disks].
 //
 // Every call opens a client of its own for each member that it talks to and closes it before it returns. A client over
 // several endpoints would hide which member answered, and a client that is kept would hide that an address now belongs
@@ -47,6 +47,7 @@ const (
 	callHash       = "hash-kv"
 	callAuth       = "auth"
 	callLogin      = "login"
+	callMetrics    = "metrics"
 	// callAuthRead and callAuthChange are the single calls of an authorize.
 	callAuthRead   = "auth-read"
 	callAuthChange = "auth-change"
@@ -77,6 +78,8 @@ type Etcd struct {
 	logins *logins
 	// Password is what is under a key of a Secret in the cluster's namespace; needed for Authorize only.
 	Password func(secret, key string) (string, error)
+	// Disks keeps what members' metrics have told of their disks. Nil asks for none.
+	Disks *Disks
 	// Observer hears of every call after it ended: its name, how long it took, and what came of it (nil, or an error
 	// that wraps one of this package). It may be called from several goroutines at once. Nil hears nothing.
 	Observer func(call string, took time.Duration, err error)

@@ -34,6 +34,8 @@ type contact struct {
 	tokenRefused bool
 	// hash is asked for only when there is an alarm that calls for it.
 	hash *observation.Hash
+	// disk is what its metrics told.
+	disk *observation.Disk
 }
 
 // Observe implements [hooks.Etcd]. It asks every endpoint for its status, all at once, and then for the member list
@@ -57,13 +59,16 @@ func (e *Etcd) Observe(ctx context.Context, endpoints []observation.Endpoint) (*
 	return membership, health
 }
 
-// askAll opens a client for each endpoint and asks for its status.
+// askAll opens a client for each endpoint and asks for its status, and for its metrics where they are wanted.
 func (e *Etcd) askAll(ctx context.Context, endpoints []observation.Endpoint) []*contact {
 	contacts := make([]*contact, len(endpoints))
 	var wg sync.WaitGroup
 	for i, endpoint := range endpoints {
 		contacts[i] = &contact{endpoint: endpoint, told: &handshake{}}
 		wg.Go(func() { e.ask(ctx, contacts[i]) })
+		if e.Disks != nil && endpoint.MetricsURL != "" {
+			wg.Go(func() { contacts[i].disk = e.readDisk(ctx, endpoint) })
+		}
 	}
 	wg.Wait()
 	return contacts
@@ -302,6 +307,7 @@ func (c *contact) health(all []*contact) observation.Health {
 		StorageVersion: s.GetStorageVersion(),
 		Downgrade:      targetOf(s),
 		Hash:           c.hash,
+		Disk:           c.disk,
 	}
 }
 

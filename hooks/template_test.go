@@ -408,6 +408,8 @@ var others = map[string]another{
 	"networkPolicy.metrics":                  leaves(`{"from":[{"podSelector":{}}]}`),
 	"memberReplacement.policy":               leaves(`"Manual"`),
 	"maintenance.defragmentation.schedule":   leaves(`"0 3 * * *"`),
+	"leadership":                             leaves(`{"avoidSlowDisks":true}`),
+	"leadership.preferredZones":              leaves(`["eu-1a"]`),
 	"maintenance.windows":                    leaves(`[{"schedule":"0 3 * * *","duration":"4h"}]`),
 	"storage.migration":                      leaves(`"Replace"`),
 	"deletionPolicy":                         leaves(`"Delete"`),

@@ -99,6 +99,7 @@ func Advice(f *facts.Facts) string {
 	if why := f.Windows.Advice(); why != "" {
 		all = append(all, why)
 	}
+	all = append(all, f.LeadershipAdvice()...)
 	return strings.Join(all, "; ")
 }
 

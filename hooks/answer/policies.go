@@ -1,6 +1,8 @@
 package answer
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +20,7 @@ const ScrapeLabel = "quorate.dev/scrape"
 
 // Policies say who may open connections to the members, where Kubernetes enforces that: peers among themselves,
 // with Quorate where clients need no certificate, Quorate and the clients that the spec selects to the client port,
-// scrapers to the metrics port.
+// scrapers to the metrics port, and Quorate where it looks at disks.
 func Policies(f *facts.Facts) []*networkingv1.NetworkPolicy {
 	c := f.Cluster
 	// No policy holds for pods on the hosts' network.
@@ -34,6 +36,9 @@ func Policies(f *facts.Facts) []*networkingv1.NetworkPolicy {
 	metrics := []networkingv1.NetworkPolicyPeer{own, {NamespaceSelector: scrapers, PodSelector: scrapers}}
 	if chosen := c.Spec.NetworkPolicy.Metrics; chosen != nil {
 		metrics = chosen.From
+	}
+	if f.WatchesDisks() && len(metrics) > 0 {
+		metrics = append(slices.Clone(metrics), quoratePods(f))
 	}
 	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: objects.Selector(c)}}}
 	if objects.NeedsToken(c) { // Quorate asks there whose certificates a member takes that asks clients for none

@@ -37,6 +37,12 @@ func resyncAfter(f *facts.Facts, plan *decision.Plan, s *v1beta1.EtcdClusterStat
 	if f.Windows.Closed() && !f.Windows.Opens.IsZero() {
 		until = append(until, f.Windows.Opens.Sub(f.Now))
 	}
+	if f.Etcd != nil && f.WatchesDisks() {
+		until = append(until, facts.DiskLook)
+	}
+	if f.Etcd != nil && len(f.PreferredZones()) > 0 {
+		until = append(until, f.UntilLeaderMoves())
+	}
 	until = objects.Filter(until, func(d time.Duration) bool { return d > 0 })
 	if len(until) == 0 {
 		return 0

@@ -98,6 +98,7 @@ func statusOf(f *facts.Facts, d told) v1beta1.EtcdClusterStatus {
 		s.Internal.Replacement = &r
 	}
 	s.Internal.Watched = f.Watched()
+	s.Internal.Leadership = f.LeadershipMemory()
 	s.Internal.ClockTime = old.Internal.ClockTime
 	s.SnapshotWanted = f.SnapshotWanted(d.WantsSnapshot)
 	s.Connection = connection(f)

@@ -134,6 +134,9 @@ func timesOf(s *v1beta1.EtcdClusterStatus) []*metav1.Time {
 	for i := range s.Internal.Awaited {
 		list = append(list, &s.Internal.Awaited[i].RequestTime)
 	}
+	for i := range s.Internal.Leadership.SlowDisks {
+		list = append(list, &s.Internal.Leadership.SlowDisks[i].StartTime)
+	}
 	if d := s.Defragmentation; d != nil {
 		list = append(list, &d.StartTime, &d.CompletionTime)
 	}

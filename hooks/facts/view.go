@@ -420,7 +420,7 @@ func Endpoints(o observation.Observation) []observation.Endpoint {
 		below = next.First
 	}
 	o.Children = within(o, current, below)
-	port, peerPort, _ := objects.Ports(o.Cluster)
+	port, peerPort, metricsPort := objects.Ports(o.Cluster)
 	for _, name := range slices.SortedFunc(maps.Keys(o.Children.Pods), objects.ByOrdinal) {
 		pod := o.Children.Pods[name]
 		_, ours := objects.Ordinal(o.Cluster.Name, name)
@@ -435,6 +435,11 @@ func Endpoints(o observation.Observation) []observation.Endpoint {
 			if e.AsksAuth = defaults.AsksNone(o.Cluster); s.Anonymous && s.Peers {
 				e.PeerAddress = objects.HostPort(pod.Status.PodIP, peerPort)
 			}
+		}
+		if o.Cluster.Spec.Leadership.AvoidSlowDisks {
+			e.MetricsURL = defaults.URLOn("http", pod.Status.PodIP, metricsPort) + "/metrics"
+			e.Pod = string(pod.UID)
+			e.Namespace = o.Cluster.Namespace
 		}
 		list = append(list, e)
 	}

@@ -219,9 +219,26 @@ type Health struct {
 	// TokenRefused: it does not take tokens of the key in the cluster's Secret, as one that started before the Secret
 	// was replaced.
 	TokenRefused bool
+	// Disk is what the member's disk did lately; nil when that was not asked for, or is not known: what etcd counts says
+	// nothing before it was read twice.
+	Disk *Disk
 	// Err says why there is no answer of the member itself; everything else is zero then, unless it says otherwise.
 	Err string
 }
+
+// Disk is how long syncs (fsync) of etcd's log have taken over a time.
+type Disk struct {
+	// Over is how long that time was.
+	Over time.Duration
+	// Syncs is how many there were, and Slow how many of them took longer than SlowSync.
+	Syncs, Slow int64
+	// Mean is how long one took, on average.
+	Mean time.Duration
+}
+
+// SlowSync is the bound of the bucket of etcd's by which slow syncs are counted (walFsyncSec in
+// server/storage/wal/metrics.go).
+const SlowSync = 32 * time.Millisecond
 
 // Hash is of a member's keys at a revision, for comparison with that of others at the same (HashKV in etcd's
 // rpc.proto).
@@ -256,6 +273,10 @@ type Endpoint struct {
 	PeerAddress string
 	// AsksAuth: it is asked whether auth is on.
 	AsksAuth bool
+	// MetricsURL is where the member tells how its disk does, such as http://10.244.1.7:2381/metrics; empty when it is not
+	// asked for that. Pod is the UID of its pod.
+	MetricsURL string
+	Pod        string
 	// ClusterID that is recorded; 0 while none is. An etcd of another cluster is asked for the member list only when no
 	// member of this one can give it.
 	ClusterID uint64

@@ -348,7 +348,8 @@ func removeVoter(f *facts.Facts, m *facts.Member, why string) *decision.Plan {
 }
 
 // HandOver gives the leadership to the serving voter that has come furthest; to one that is restarted or replaced
-// itself, now or later, or whose data is proven wrong, only when there is no other.
+// itself, now or later, or whose data is proven wrong, or whose disk is slow, only when there is no other. Of the rest
+// one in a preferred zone has it.
 func HandOver(f *facts.Facts, from *facts.Member) decision.Step {
 	candidates := objects.Filter(f.Voters, func(o *facts.Member) bool { return o.ID != from.ID && o.Serving() })
 	wrong := compareHashes(f).wrong
@@ -357,6 +358,8 @@ func HandOver(f *facts.Facts, from *facts.Member) decision.Step {
 		func(m *facts.Member) bool { return f.Stays(m) },
 		func(o *facts.Member) bool { return f.UpdateOf(o) == nil },
 		func(o *facts.Member) bool { return from.Alias == "" || o.PodName != "" },
+		func(o *facts.Member) bool { return !f.HasSlowDisk(o) },
+		f.Preferred,
 	} {
 		if some := objects.Filter(candidates, better); len(some) > 0 {
 			candidates = some

@@ -39,6 +39,7 @@ func Verify(o observation.Observation, d decision.Decision) error {
 	j.o.Children = f.Children
 	j.d.Children = children
 	step(&j)
+	remembersMove(&j)
 	secrets(&j)
 	openMembers(&j)
 	if f.Ending() {

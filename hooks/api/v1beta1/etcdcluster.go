@@ -225,6 +225,10 @@ type EtcdClusterSpec struct {
 	// +optional
 	MemberReplacement MemberReplacement `json:"memberReplacement,omitzero"`
 
+	// Leadership says which member should lead. Unset, Quorate leaves that to etcd.
+	// +optional
+	Leadership Leadership `json:"leadership,omitzero"`
+
 	// Maintenance is what Quorate does from time to time, and when it may disturb members.
 	// +optional
 	Maintenance Maintenance `json:"maintenance,omitzero"`
@@ -403,6 +407,23 @@ type StorageSpec struct {
 	// HostPath says where the directories are, for the medium HostPath.
 	// +optional
 	HostPath *HostPathSpec `json:"hostPath,omitempty"`
+}
+
+// Leadership says which member should lead. Quorate moves the leadership for it at most once in ten minutes.
+type Leadership struct {
+	// AvoidSlowDisks has the leadership leave a member whose disk takes four times as long as those of the others to
+	// sync etcd's log, and 40 ms or more. Quorate then reads the members' metrics every five seconds.
+	// +optional
+	AvoidSlowDisks bool `json:"avoidSlowDisks,omitempty"`
+
+	// PreferredZones are where the leader should be, the best first, such as eu-1a. A member is in the zone that its pod
+	// has in the label topology.kubernetes.io/zone: Kubernetes puts it there from 1.35 on.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	PreferredZones []string `json:"preferredZones,omitempty"`
 }
 
 // AutoGrow is how far volumes grow by themselves.

@@ -43,6 +43,10 @@ type InternalStatus struct {
 	// +listType=set
 	EarlierLife []string `json:"earlierLife,omitempty"`
 
+	// Leadership is about spec.leadership.
+	// +optional
+	Leadership LeadershipMemory `json:"leadership,omitzero"`
+
 	// AppliedAuth is a hash of the users and roles that etcd was last made to match.
 	// +optional
 	AppliedAuth string `json:"appliedAuth,omitempty"`
@@ -76,6 +80,36 @@ type DefragmentationMemory struct {
 	// Before is the size that the database of the last member had before, until that member tells what it is now.
 	// +optional
 	Before *resource.Quantity `json:"before,omitempty"`
+}
+
+// LeadershipMemory is about moves of the leadership. Without it the next one may come sooner.
+type LeadershipMemory struct {
+	// NextMoveTime is when Quorate may move the leadership again for spec.leadership.
+	// +optional
+	NextMoveTime metav1.Time `json:"nextMoveTime,omitzero"`
+
+	// SlowDisks are voters with a slow disk, for ten minutes at least.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	SlowDisks []SlowDisk `json:"slowDisks,omitempty"`
+}
+
+// SlowDisk is a voter's disk that was found to be slow.
+type SlowDisk struct {
+	// Name of the member.
+	// +required
+	Name string `json:"name"`
+
+	// StartTime is when it was found.
+	// +required
+	StartTime metav1.Time `json:"startTime"`
+
+	// Sync is how long it took then to sync etcd's log, and OthersSync how long a quorum takes without it.
+	// +required
+	Sync metav1.Duration `json:"sync"`
+	// +required
+	OthersSync metav1.Duration `json:"othersSync"`
 }
 
 // ReplacementStatus is what Quorate remembers about learners that did not catch up, and about voters that were given

@@ -109,6 +109,10 @@ var verbs = map[string]func(*story, args) string{
 	"crash": fault((*world.World).Crash),
 	// full pod=demo-1: its volume is full, of which its etcd dies, until the volume has grown
 	"full": fault((*world.World).FillDisk),
+	// disk demo-1 fsync=200ms: so long a sync of etcd's log takes on the member's disk
+	"disk": does((*story).disk),
+	// zone demo-1=eu-1a: where the node is that takes the member's pod next
+	"zone": does(func(s *story, a args) { maps.Copy(s.w.Zones, a) }),
 	// mend pod=demo-1: it no longer does
 	"mend": fault((*world.World).Mend),
 	// add voter=demo-7 | learner=demo-7 | voter=elsewhere: etcdctl member add
@@ -532,6 +536,14 @@ func (s *story) installation(a args) {
 	s.w.Settings.EtcdRepository, s.w.Settings.Since = a["etcd-repository"], time.Time{}
 	if a.has("new") {
 		s.w.Settings.Since = s.w.Now
+	}
+}
+
+func (s *story) disk(a args) {
+	for word := range a {
+		if word != "fsync" {
+			s.w.SetDisk(word, duration(a["fsync"]))
+		}
 	}
 }
 

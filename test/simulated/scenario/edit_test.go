@@ -20,6 +20,7 @@ import (
 var clusterFields = map[string]string{
 	"after":          "MemberReplacement.After",
 	"auth":           "Auth.Enabled",
+	"avoid-slow":     "Leadership.AvoidSlowDisks",
 	"ca":             "TLS.Auto.CADuration",
 	"class":          "Storage.StorageClassName",
 	"client-auth":    "TLS.ClientAuth",
@@ -35,6 +36,7 @@ var clusterFields = map[string]string{
 	"migration":      "Storage.Migration",
 	"percent":        "Maintenance.Defragmentation.FragmentationPercent",
 	"plaintext":      "TLS.AllowPlaintextClients",
+	"prefer-zones":   "Leadership.PreferredZones",
 	"priority-class": "PriorityClassName",
 	"protected":      "DeletionProtection",
 	"quota":          "Options.QuotaBackendBytes",

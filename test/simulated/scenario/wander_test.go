@@ -54,6 +54,8 @@ var (
  24 cache thaw=pod | cache thaw=claim | cache thaw=configmap | cache thaw=cluster | cache thaw=secret
  24 edit replicas=1..5
   6 edit spares=0..1
+  6 edit avoid-slow=true | edit avoid-slow=false | disk POD fsync=1..400ms
+  3 edit prefer-zones=eu-1a | edit prefer-zones=eu-1b,eu-1a | zone POD=eu-1a | zone POD=eu-1b
   3 wait 1..10m
   3 tick 1..30h
   2 delete secret=demo-ca | delete secret=demo-token | delete secret=demo-server-tls | delete secret=demo-peer-tls | ` +

@@ -132,6 +132,7 @@ func (c *client) status(e observation.Endpoint) observation.Health {
 	}
 	c.w.tellVersion(&h, pod, cluster)
 	c.w.tellSpace(&h, d)
+	c.tellDisk(&h, e)
 	return h
 }
 

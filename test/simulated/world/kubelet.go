@@ -62,6 +62,7 @@ func (w *World) scheduled(pod *corev1.Pod) bool {
 	ip := w.freeIP()
 	w.editPod(pod.Name, func(p *corev1.Pod) {
 		p.Spec.NodeName, p.Status.PodIP, p.Status.Conditions = cmp.Or(pinnedTo(pod), "node-of-"+pod.Name), ip, nil
+		w.copyZone(p)
 	})
 	return true
 }

@@ -83,6 +83,11 @@ type World struct {
 	Forged, Authorities int
 	// NoRoom are the members whose volumes are full, and how large those were then.
 	NoRoom map[string]int64
+	// Disks are those of members, where syncs take another time than usual. DisksSeen is when Quorate first looked, by pod.
+	Disks     map[string]Disk
+	DisksSeen map[string]time.Time
+	// Zones are where the nodes are, by the name of the member that runs there, as Kubernetes copies it to pods.
+	Zones map[string]string
 	// Crashing are the members whose etcd ends as soon as it starts.
 	Crashing map[string]bool
 	// CertManager is set while the installation may make Certificates; stories keep the Secrets of those.
