@@ -22,13 +22,13 @@ import (
 const (
 	// DiskLook is how often the disks are looked at, where that is asked for.
 	DiskLook = 5 * time.Second
-	// LeaderStays is how long there is no other move of the leadership after one, and TriedAgain how long after one
+	// leaderStays is how long there is no other move of the leadership after one, and triedAgain how long after one
 	// that failed: each stops writes for a moment.
-	LeaderStays = 10 * time.Minute
-	TriedAgain  = time.Minute
-	// SlowTimes is how many times as long as others a slow disk takes, and SlowLeast how long at least. etcd's guide has
-	// 99 of 100 syncs below 10 ms.
-	SlowTimes = 4
+	leaderStays = 10 * time.Minute
+	triedAgain  = time.Minute
+	// slowTimes is how many times as long as others a slow disk takes.
+	slowTimes = 4
+	// SlowLeast is how long it takes at least. etcd's guide has 99 of 100 syncs below 10 ms.
 	SlowLeast = 40 * time.Millisecond
 	// FewSyncs are too few to know a disk by, and to call it slow.
 	FewSyncs = 10
@@ -77,7 +77,7 @@ func (f *Facts) Slow(m *Member) bool {
 	if d == nil || d.Mean < SlowLeast || d.Slow < max(FewSyncs, d.Syncs/2) {
 		return false
 	}
-	return d.Mean/SlowTimes >= f.OthersSync(m)
+	return d.Mean/slowTimes >= f.OthersSync(m)
 }
 
 // recovered reports whether a disk that was slow is so no more: it is known to be well below the bounds.
@@ -87,7 +87,7 @@ func (f *Facts) recovered(m *Member) bool {
 	if d == nil || others == math.MaxInt64 {
 		return false
 	}
-	return d.Mean < SlowLeast/2 || d.Mean/(SlowTimes/2) < others
+	return d.Mean < SlowLeast/2 || d.Mean/(slowTimes/2) < others
 }
 
 // SlowDisks are the voters with a slow disk: those that have one now, and for a while those that had. So what is said
@@ -105,7 +105,7 @@ func (f *Facts) SlowDisks() []v1beta1.SlowDisk {
 		was := objects.Find(old, func(s *v1beta1.SlowDisk) bool { return s.Name == m.PodName })
 		switch {
 		case m.PodName == "":
-		case was != nil && (!f.recovered(m) || f.Now.Sub(was.StartTime.Time) < LeaderStays):
+		case was != nil && (!f.recovered(m) || f.Now.Sub(was.StartTime.Time) < leaderStays):
 			list = append(list, *was)
 		case f.Slow(m):
 			list = append(list, v1beta1.SlowDisk{Name: m.PodName, StartTime: f.NowInSeconds(),
@@ -134,7 +134,7 @@ func (f *Facts) UntilLeaderMoves() time.Duration {
 	if next.IsZero() {
 		return 0
 	}
-	return min(LeaderStays, next.Sub(f.Now))
+	return min(leaderStays, next.Sub(f.Now))
 }
 
 // LeadershipMemory is what is remembered of it: written when the leadership was moved, or a disk becomes slow.
@@ -148,9 +148,9 @@ func (f *Facts) LeadershipMemory() v1beta1.LeadershipMemory {
 	if t == nil || !slices.Contains([]string{RuleMoveLeader, RuleLeaveSlowDisk, RulePreferZone}, t.Rule) {
 		return s
 	}
-	pause := LeaderStays
+	pause := leaderStays
 	if t.Err != "" {
-		pause = TriedAgain
+		pause = triedAgain
 	}
 	s.NextMoveTime = metav1.NewTime(f.NowInSeconds().Add(pause))
 	return s
@@ -186,7 +186,7 @@ func (f *Facts) FasterLeader(from *Member) *Member {
 		if m.PodName == "" || m == from || !f.Stays(m) {
 			return false
 		}
-		return m.Disk() != nil && m.Health.Disk.Mean <= from.Health.Disk.Mean/SlowTimes && !f.HasSlowDisk(m)
+		return m.Disk() != nil && m.Health.Disk.Mean <= from.Health.Disk.Mean/slowTimes && !f.HasSlowDisk(m)
 	})
 	return f.best(fast, func(m *Member) int64 { return int64(m.Health.Disk.Mean) })
 }
@@ -196,7 +196,7 @@ func (f *Facts) PreferredLeader() *Member {
 	able := objects.Filter(f.Voters, func(m *Member) bool {
 		return m.PodName != "" && f.Preferred(m) && f.Stays(m) && !f.HasSlowDisk(m)
 	})
-	return f.best(able, func(m *Member) int64 { return -int64(m.Health.RaftIndex) }) //nolint:gosec // far below 2^63
+	return f.best(able, func(m *Member) int64 { return -int64(m.Health.RaftIndex) })
 }
 
 // best is the first by preference, and then by this.

@@ -14,10 +14,12 @@ import (
 // What Verify says of moves for spec.leadership: never without evidence, never to what is no better, and seldom. At
 // rest nothing happens (S16).
 
-// leadership: a move for no more than a better leader.
-func leadership(j *judgement, s decision.MoveLeader, from, to *facts.Member) {
+// moveLeader: to a voter that serves; and one for no more than a better leader only as is said above.
+func moveLeader(j *judgement, s decision.MoveLeader) {
+	from, to := j.f.ByID(j.f.Etcd.Leader), j.f.ByID(s.To)
+	j.require(to != nil && !to.Learner && to.Serving(), "S1", "%s, which is no serving voter", s)
 	rule := j.d.Reason.Rule
-	if rule != "LeaveSlowDisk" && rule != "PreferZone" {
+	if from == nil || to == nil || rule != "LeaveSlowDisk" && rule != "PreferZone" {
 		return
 	}
 	next := j.o.Cluster.Status.Internal.Leadership.NextMoveTime.Time

@@ -47,12 +47,7 @@ func step(j *judgement) {
 	case decision.EnableDowngrade:
 		enableDowngrade(j, s)
 	case decision.MoveLeader:
-		to := j.f.ByID(s.To)
-		j.require(to != nil && !to.Learner && to.Serving(), "S1", "%s, which is no serving voter", s)
-		leads := j.f.ByID(j.f.Etcd.Leader)
-		if to != nil && leads != nil {
-			leadership(j, s, leads, to)
-		}
+		moveLeader(j, s)
 	}
 }
 
