@@ -13,7 +13,7 @@ const (
 	columns   = 100
 	cellWords = 30
 	pageWords = 2000  // a page that is longer has a list of its contents
-	allWords  = 32960 // of all that is written by hand
+	allWords  = 33600 // of all that is written by hand
 )
 
 // bounds are those of single pages; decisions have one in common.
