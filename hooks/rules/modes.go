@@ -237,8 +237,8 @@ var Modes = []Mode{
 			decision.NewRule("ExternalMembers",
 				"While there are members that are not ours, nothing but what is above is changed.",
 				externalMembers, decision.Rests, decision.Works, decision.Waits),
-			decision.NewRule(facts.RuleMoveLeader, "The leadership goes to the voter that an EtcdOperation names.", moveLeader),
-			decision.NewRule(facts.RuleLeaveSlowDisk,
+			decision.NewRule("MoveLeader", "The leadership goes to the voter that an EtcdOperation names.", moveLeader),
+			decision.NewRule("LeaveSlowDisk",
 				"The leadership leaves a voter whose disk takes four times as long as a quorum needs without it, and 40 ms "+
 					"or more; every ten minutes at most.", leaveSlowDisk),
 			decision.NewRule("Authorize",
@@ -271,7 +271,7 @@ var Modes = []Mode{
 			decision.NewRule("Resize",
 				"Volumes grow to the wanted size beside everything else, all at once; their members are restarted "+
 					"when they have.", resize),
-			decision.NewRule(facts.RulePreferZone,
+			decision.NewRule("PreferZone",
 				"From a leader outside of spec.leadership.preferredZones the leadership goes to a voter in one; every ten "+
 					"minutes at most.", preferZone),
 			decision.NewRule("OutOfSpace",
