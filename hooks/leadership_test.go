@@ -235,7 +235,7 @@ func TestDisksAreLookedAtOften(t *testing.T) {
 	o.Cluster.Status.Internal.Leadership.NextMoveTime = metav1.NewTime(o.Now.Add(7 * time.Minute))
 	assert.Equal(t, 7*time.Minute, Decide(o).ResyncAfter)
 	o.Cluster.Status.Internal.Leadership.NextMoveTime = metav1.NewTime(o.Now.Add(700 * time.Hour))
-	assert.Equal(t, 10*time.Minute, Decide(o).ResyncAfter, "a clock was ahead")
+	assert.Equal(t, "PreferZone", Decide(o).Reason.Rule, "a clock was ahead")
 
 	o.Cluster.Spec.Leadership.AvoidSlowDisks = true
 	o.Cluster.Spec.NetworkPolicy.Metrics = &v1beta1.Peers{}

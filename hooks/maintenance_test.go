@@ -348,6 +348,8 @@ func TestClientsLeaveBeforeALargeMemberIsDefragmented(t *testing.T) {
 		"first, although there is more":  {run(3, 300, left("demo-2")), "defragmenting: demo-2 now"},
 		"after another":                  {run(3, 300, left("demo-1"), done("demo-1")), "recording that demo-2"},
 		"that leads, the last":           {run(3, 300, done("demo-1", "demo-2")), "it leads and hands over first"},
+		"beside a change that waits":     {run(3, 300, closed, high), "defragmenting: demo-1 now"},
+		"that leads, made in the run":    {run(3, 300, done("demo-1", "demo-2"), left("demo-0")), "hands over first"},
 		"while another has to be mended": {run(3, 300, high), "recording that demo-1 is restarted next: the template"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -361,11 +363,24 @@ func TestClientsLeaveBeforeALargeMemberIsDefragmented(t *testing.T) {
 	began := o.Cluster.Status.Defragmentation.StartTime.UTC().Format(time.RFC3339)
 	assert.Equal(t, began, byName(Decide(o).Children.Pods)["demo-1"].Annotations[objects.AnnotationDefragmentation],
 		"so that it is restarted once")
-	o = run(3, 300, left("demo-1"), haveClients)
+	made := func(o *observation.Observation) {
+		o.Children.Pods["demo-1"].CreationTimestamp = metav1.NewTime(now)
+	}
+	o = run(3, 300, left("demo-1"), haveClients, made)
 	labels := func(o observation.Observation) string {
 		return byName(Decide(o).Children.Pods)["demo-1"].Labels[objects.LabelRole]
 	}
 	assert.Equal(t, facts.RoleLeaving, labels(o), "it gets no clients before")
+	for why, otherwise := range map[string]fact{
+		"another is down": func(o *observation.Observation) { silence(o, "demo-2") },
+		"that takes long": func(o *observation.Observation) {
+			o.Children.Pods["demo-1"].CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
+		},
+		"it is suspended": suspending,
+	} {
+		o := run(3, 300, left("demo-1"), haveClients, otherwise)
+		assert.Equal(t, facts.RoleVoter, labels(o), why)
+	}
 	o.Taken = &decision.Outcome{Step: decision.Defragment{ID: 2, Name: "demo-1", DBSize: 900 << 20}, Rule: "Defragment"}
 	assert.Equal(t, facts.RoleVoter, labels(o), "and gets them back after")
 	o.Children.Pods["demo-1"].Labels[objects.LabelRole] = facts.RoleLeaving

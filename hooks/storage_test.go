@@ -218,6 +218,16 @@ func TestVolumesGrowByThemselves(t *testing.T) {
 	}
 }
 
+func TestVolumesGrowNoFurtherThanSaidWhateverOneHas(t *testing.T) {
+	o := with(onVolumes(), autoGrowing("9Gi", 0))
+	o.Children.Claims["demo-1"].Spec.Resources.Requests[corev1.ResourceStorage] = *quantity("500Gi")
+	d := Decide(o)
+	assert.Equal(t, map[string]string{"demo-0": "9Gi", "demo-1": "500Gi", "demo-2": "9Gi"}, sizes(d))
+	assert.NoError(t, verify(o, d))
+	d.Children.Claims[0].Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *quantity("500Gi")}
+	assert.ErrorContains(t, verify(o, d), "S12")
+}
+
 func TestVerifyLetsVolumesGrowByThemselvesOnlyWhenFull(t *testing.T) {
 	for name, c := range map[string]struct {
 		used int64

@@ -37,7 +37,7 @@ func resyncAfter(f *facts.Facts, plan *decision.Plan, s *v1beta1.EtcdClusterStat
 	if f.Windows.Closed() && !f.Windows.Opens.IsZero() {
 		until = append(until, f.Windows.Opens.Sub(f.Now))
 	}
-	if f.Etcd != nil && f.WatchesDisks() {
+	if f.Etcd != nil && f.WatchesDisks() && !f.Suspended() && facts.Serving(f.Members) == len(f.Members) {
 		until = append(until, facts.DiskLook)
 	}
 	if f.Etcd != nil && len(f.PreferredZones()) > 0 {

@@ -133,6 +133,8 @@ type Update struct {
 	InPlace bool
 	// NewVolume: a restart is not enough; it takes another volume.
 	NewVolume bool
+	// ForDefragmentation: nothing differs. The run has begun, and waits for no window.
+	ForDefragmentation bool
 }
 
 // CanLoseOne reports whether the quorum can do without one voter (S1). A third voter that is there only to replace

@@ -61,7 +61,7 @@ func (f *Facts) LeftToDefragment(need func(*Member) bool) []*Member {
 	})
 	place := func(m *Member) int {
 		if f.clientsLeft(m) {
-			return -1
+			return -1 // no leader
 		}
 		return f.Leads(m)
 	}
@@ -113,10 +113,19 @@ func (f *Facts) wasteful(m *Member) bool {
 // clientsFeel reports whether they would have to wait for long when the run under way takes the member, and can be led
 // to others.
 func (f *Facts) clientsFeel(m *Member) bool {
-	if !f.UnderWay() || f.DefragRun.Trigger == v1beta1.TriggerNoSpace || f.Etcd == nil || len(f.Etcd.Alarms) > 0 {
+	if !f.UnderWay() || f.DefragRun.Trigger == v1beta1.TriggerNoSpace || f.Etcd == nil || f.DefragmentationWaits() {
+		return false
+	}
+	if f.Suspended() || Serving(f.Voters) < len(f.Voters) {
 		return false
 	}
 	return f.Restartable() && !f.BesideExternal() && !m.Learner && m.Health.DBSizeInUse >= FeltFrom
+}
+
+// DefragmentationWaits reports whether something comes before it: an alarm, or another version.
+func (f *Facts) DefragmentationWaits() bool {
+	hops := f.Hops()
+	return len(f.Etcd.Alarms) > 0 || len(hops) > 0 && !f.Refuses(hops) && !f.HopWaits() && !f.SnapshotFirst()
 }
 
 // clientsLeaveFirst reports whether the member is restarted before the run under way takes it next.
@@ -134,18 +143,19 @@ func (f *Facts) nextToDefragment() *Member {
 	return nil
 }
 
-// clientsLeft reports whether the member's pod was made in the run under way.
+// clientsLeft reports whether the member's pod was made in the run under way. A leader has all clients' writes.
 func (f *Facts) clientsLeft(m *Member) bool {
-	return m.Pod != nil && m.Pod.Annotations[objects.AnnotationDefragmentation] == f.RunBegan()
+	return m.Pod != nil && f.Leads(m) == 0 && m.Pod.Annotations[objects.AnnotationDefragmentation] == f.RunBegan()
 }
 
 // RunBegan is when the run under way began, as pods that are made in it have it.
 func (f *Facts) RunBegan() string { return f.DefragRun.StartTime.UTC().Format(time.RFC3339) }
 
 // WithoutClients reports whether the member is to have no clients for the sake of the run under way: from its restart
-// on. It gets them back once it serves after its turn.
+// on. It gets them back once it serves after its turn, and after a while where that does not come.
 func (f *Facts) WithoutClients(m *Member) bool {
-	return f.clientsFeel(m) && f.clientsLeft(m) && f.nextToDefragment() == m
+	return f.clientsFeel(m) && f.clientsLeft(m) && f.nextToDefragment() == m &&
+		f.Now.Before(m.Pod.CreationTimestamp.Add(busyFor))
 }
 
 // defragmentationRun is the status of the run under way, or of the last, with what this call has learned; nil for none.

@@ -29,8 +29,13 @@ func withGrownStorage(o observation.Observation) *v1beta1.EtcdCluster {
 	}
 	c := *o.Cluster
 	has := defaults.StorageSize(&c.Spec)
+	most := c.Spec.Storage.AutoGrow.Max
 	for _, claim := range o.Children.Claims {
-		if asks := requestedBy(claim); asks.Cmp(has) > 0 {
+		asks := requestedBy(claim)
+		if asks.Cmp(most) > 0 { // made larger by others
+			asks = most
+		}
+		if asks.Cmp(has) > 0 {
 			has = asks
 		}
 	}

@@ -134,7 +134,10 @@ func (f *Facts) UntilLeaderMoves() time.Duration {
 	if next.IsZero() {
 		return 0
 	}
-	return min(leaderStays, next.Sub(f.Now))
+	if left := next.Sub(f.Now); left <= leaderStays {
+		return left
+	}
+	return 0
 }
 
 // LeadershipMemory is what is remembered of it: written when the leadership was moved, or a disk becomes slow.

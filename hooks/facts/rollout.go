@@ -55,7 +55,7 @@ func (f *Facts) findUpdate(m *Member) *Update {
 		return &Update{Reason: reason, NewVolume: true}
 	}
 	if reason, leave := f.clientsLeaveFirst(m); leave {
-		return &Update{Reason: reason}
+		return &Update{Reason: reason, ForDefragmentation: true}
 	}
 	return nil
 }

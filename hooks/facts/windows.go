@@ -11,7 +11,7 @@ func (f *Facts) WaitsForWindow(m *Member) bool {
 		return false
 	}
 	r := f.UpdateOf(m)
-	if r == nil || m == f.Chosen() || f.pressing(m) {
+	if r == nil || m == f.Chosen() || f.pressing(m) || r.ForDefragmentation {
 		return false
 	}
 	return f.RestartSuffices(m, r) || !f.succeeding()
@@ -35,9 +35,6 @@ func (f *Facts) pressing(m *Member) bool {
 	unheard := objects.Encrypted(f.Cluster) && m.TLS.Peers != ByTLS(m.PeerURLs...) && m.TLS.Certificates
 	open := m.TLS.Anonymous && f.AuthOff()
 	behind := downgrade && otherImage
-	if _, defragmented := f.clientsLeaveFirst(m); defragmented {
-		return true // the run has begun
-	}
 	if distrusts || unheard || open || behind {
 		return true
 	}

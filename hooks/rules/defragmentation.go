@@ -71,9 +71,8 @@ func finishRun(f *facts.Facts, what string) *decision.Plan {
 }
 
 func defragment(f *facts.Facts) *decision.Plan {
-	if len(f.Etcd.Alarms) > 0 || len(f.Hops()) > 0 && !f.Refuses(f.Hops()) &&
-		!f.HopWaits() && !f.SnapshotFirst() {
-		return nil // what these ask for comes first
+	if f.DefragmentationWaits() {
+		return nil
 	}
 	if !f.UnderWay() {
 		return beginDue(f)

@@ -125,18 +125,19 @@ func sameClaim(j *judgement, old, now *corev1.PersistentVolumeClaim) {
 // database uses four fifths of what etcd may take of the spec's, and it is not more than spec.storage.autoGrow.max.
 func growsByItself(j *judgement, size resource.Quantity) bool {
 	s := &j.o.Cluster.Spec
-	if s.Storage.AutoGrow == nil || size.Cmp(defaults.StorageSize(s)) <= 0 {
+	auto := s.Storage.AutoGrow
+	if auto == nil || size.Cmp(defaults.StorageSize(s)) <= 0 || size.Cmp(auto.Max) > 0 {
 		return false
 	}
 	for name, claim := range j.o.Children.Claims {
-		if !strings.HasSuffix(name, "-wal") && claim.Spec.Resources.Requests.Storage().Cmp(size) == 0 {
+		if !strings.HasSuffix(name, "-wal") && claim.Spec.Resources.Requests.Storage().Cmp(size) >= 0 {
 			return true
 		}
 	}
 	full := func(h observation.Health) bool {
 		return h.DBSizeInUse >= defaults.QuotaOn(s.Options, defaults.RoomFor(s))/100*80
 	}
-	return size.Cmp(s.Storage.AutoGrow.Max) <= 0 && slices.ContainsFunc(slices.Collect(maps.Values(j.o.Health)), full)
+	return slices.ContainsFunc(slices.Collect(maps.Values(j.o.Health)), full)
 }
 
 func hasClaim(j *judgement, name string) bool {

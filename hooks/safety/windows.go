@@ -94,7 +94,7 @@ func cannotWait(j *judgement, m *facts.Member) bool {
 	}
 	quota, _ := defaults.QuotaOf(m.Pod)
 	full := raised(j, observation.AlarmNoSpace) || m.Health.DBSizeInUse >= quota/10*9
-	if full && volumeUnlike(j, m) || leavesClients(j, m) {
+	if full && volumeUnlike(j, m) || leavesClients(j, m) && !unlike(j, m) {
 		return true
 	}
 	return outTrusted(j, m) || speaksWrongly(j, m)

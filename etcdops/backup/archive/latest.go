@@ -59,14 +59,17 @@ func wholeIn(ctx context.Context, place Place, folder string) (whole []Base, unf
 	}
 	there := map[string]bool{}
 	err = f.each(ctx, folder+"/", "/", func(o *blob.ListObject) { there[o.Key] = !o.IsDir })
+	recorded := map[string]bool{}
 	for _, b := range all {
+		recorded[b.Key] = true
 		if there[b.Key] {
 			whole = append(whole, b)
 		}
 	}
 	for key, object := range there {
 		name := strings.TrimSuffix(strings.TrimSuffix(key, ".age"), ".zst")
-		if object && strings.HasSuffix(name, ".db") && !there[key+recordSuffix] {
+		// also one whose record was written since it was looked for
+		if object && strings.HasSuffix(name, ".db") && !recorded[key] {
 			unfinished++
 		}
 	}

@@ -53,6 +53,12 @@ func TestLatest(t *testing.T) {
 	_, err = latest()
 	require.ErrorContains(t, err, "and 1 without", "a record alone is no snapshot")
 
+	require.NoError(t, os.Remove(filepath.Join(folder, "a.db.zst.age")))
+	require.NoError(t, os.Symlink("elsewhere.db", filepath.Join(folder, "linked.db")))
+	_, err = latest()
+	require.ErrorContains(t, err, "and 1 without", "where it leads may be a snapshot")
+	require.NoError(t, os.Remove(filepath.Join(folder, "linked.db")))
+
 	takes("old.db", "c0", 900, 1)
 	takes("first.db.zst", "c1", 10, 2)
 	takes("ahead.db.zst", "c1", 30, 3)
