@@ -54,7 +54,8 @@ func (f *Facts) LookPod() string { return f.ClaimInspection(0) }
 // LooksIn is the observed pod that looks where the spec says; nil for none.
 func (f *Facts) LooksIn(l *v1beta1.LatestSnapshot) *corev1.Pod {
 	pod := f.All.Pods[f.LookPod()]
-	if pod == nil || pod.Spec.ServiceAccountName != l.ServiceAccountName {
+	const ofNamespace = "default" // which the API server puts in
+	if pod == nil || cmp.Or(pod.Spec.ServiceAccountName, ofNamespace) != cmp.Or(l.ServiceAccountName, ofNamespace) {
 		return nil
 	}
 	wanted := f.LookArgs(l)

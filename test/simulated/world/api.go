@@ -65,6 +65,7 @@ func (w *World) create(kind Kind, o metav1.Object) error {
 	o.SetNamespace("default")
 	o.SetCreationTimestamp(metav1.NewTime(w.Now))
 	if pod, is := o.(*corev1.Pod); is {
+		pod.Spec.ServiceAccountName = cmp.Or(pod.Spec.ServiceAccountName, "default")
 		w.inject(pod)
 	}
 	if claim, is := o.(*corev1.PersistentVolumeClaim); is {
