@@ -328,7 +328,8 @@ func looks(t *testing.T, o *observation.Observation, n int, did func(look, membe
 }
 
 // TestTheLeadershipDoesNotFlap in hours of noise. Short bursts move nothing, nor do those that all disks have. Long ones
-// of the leader's disk alone may, and never sooner than after ten minutes. Seldom is anything written.
+// of the leader's disk alone may, four times an hour at most and never sooner than after ten minutes. Seldom is
+// anything written.
 func TestTheLeadershipDoesNotFlap(t *testing.T) {
 	const hour = 60 * 12
 	for name, c := range map[string]struct {

@@ -43,7 +43,7 @@ const (
 // ToDefragment are the members that the run under way is still to take, in their order: first one whose clients have
 // been led away for it, the leader last. A run because of the alarm NOSPACE takes others, see rules/alarms.go.
 func (f *Facts) ToDefragment() []*Member {
-	need := func(m *Member) bool { return f.wasteful(m) }
+	need := f.wasteful
 	switch f.DefragRun.Trigger {
 	case v1beta1.TriggerRequest:
 		need = func(*Member) bool { return true }
@@ -71,12 +71,12 @@ func (f *Facts) LeftToDefragment(need func(*Member) bool) []*Member {
 
 // DefragmentPause is how long the run under way waits before its next member; 0 for no longer.
 func (f *Facts) DefragmentPause() time.Duration {
+	if len(f.DefragRun.Done) == 0 {
+		return 0
+	}
 	pause := PauseRequest
 	if f.DefragRun.Trigger == v1beta1.TriggerSchedule {
 		pause = pauseSchedule
-	}
-	if len(f.DefragRun.Done) == 0 {
-		return 0
 	}
 	return max(0, f.DefragRun.LastMemberTime.Add(pause).Sub(f.Now))
 }

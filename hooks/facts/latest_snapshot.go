@@ -20,9 +20,9 @@ import (
 
 // A new cluster may begin with the newest snapshot of a store, and without data where there is none. A pod looks into
 // the store before the first record is written. The record is immutable and names the artifact that was found, or none:
-// so that is decided once, before any member starts (S8, S21), and a snapshot that is stored later changes nothing. What
-// could not be read is not known to have none: the kubelet has the pod look again, with longer and longer waits between,
-// and nothing is written meanwhile.
+// so that is decided once, before any member starts (S8, S21), and a snapshot that is stored later changes nothing.
+// What could not be read is not known to have none: the kubelet has the pod look again, with longer and longer waits
+// between, and nothing is written meanwhile.
 
 // LatestSnapshot is where a new cluster looks for the snapshot to begin with; nil for nowhere.
 func (f *Facts) LatestSnapshot() *v1beta1.LatestSnapshot {

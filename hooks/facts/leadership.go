@@ -124,8 +124,8 @@ func (f *Facts) HasSlowDisk(m *Member) bool {
 	return slices.ContainsFunc(f.SlowDisks(), func(s v1beta1.SlowDisk) bool { return s.Name == m.PodName })
 }
 
-// LeaderMayMove reports whether the leadership may move for spec.leadership: a person has not asked for another one, and
-// the last move is long ago.
+// LeaderMayMove reports whether the leadership may move for spec.leadership: a person has not asked for another one,
+// and the last move is long ago.
 func (f *Facts) LeaderMayMove() bool { return f.Asked.MoveLeader == nil && f.UntilLeaderMoves() <= 0 }
 
 // UntilLeaderMoves is in how long it may move again. One that is further away was noted by a clock that was ahead.

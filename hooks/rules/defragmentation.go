@@ -24,7 +24,8 @@ func dueRun(f *facts.Facts) v1beta1.DefragmentationTrigger {
 	switch {
 	case asked != "" && (f.DefragRun == nil || f.DefragRun.Request != asked):
 		return v1beta1.TriggerRequest
-	case slices.ContainsFunc(f.Voters, (*facts.Member).FillsUp) && !ranLately(f, v1beta1.TriggerNearQuota, v1beta1.TriggerNoSpace):
+	case slices.ContainsFunc(f.Voters, (*facts.Member).FillsUp) &&
+		!ranLately(f, v1beta1.TriggerNearQuota, v1beta1.TriggerNoSpace):
 		return v1beta1.TriggerNearQuota
 	case f.DefragRun != nil && !f.DefragRun.NextScheduleTime.IsZero() &&
 		!f.Now.Before(f.DefragRun.NextScheduleTime.Time):

@@ -91,7 +91,8 @@ func leavesClients(j *judgement, m *facts.Member) bool {
 	if run == nil || run.StartTime.IsZero() || !run.CompletionTime.IsZero() || run.Trigger == v1beta1.TriggerNoSpace {
 		return false
 	}
-	again := m.ID != j.f.Etcd.Leader && m.Pod != nil && m.Pod.Annotations[objects.AnnotationDefragmentation] == run.StartTime.UTC().Format(time.RFC3339)
+	began := run.StartTime.UTC().Format(time.RFC3339)
+	again := m.ID != j.f.Etcd.Leader && m.Pod != nil && m.Pod.Annotations[objects.AnnotationDefragmentation] == began
 	return !again && !slices.Contains(run.Done, m.PodName) && m.Health.DBSizeInUse >= 256<<20
 }
 

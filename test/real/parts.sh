@@ -163,6 +163,15 @@ recorded() {
   [[ $result == ok ]]
 }
 
+# since PART COMMIT: the stories of the part that were not in it at that commit; empty for none.
+since() {
+  local then
+  then=$(git show "$2:test/real/parts.sh" 2> /dev/null) || return 0
+  for story in $(what "$1"); do
+    if [[ $story == Test* ]] && ! grep -qw "$story" <<< "$then"; then printf ' %s' "$story"; fi
+  done
+}
+
 # table: the parts as a page of Markdown, with their last runs.
 table() {
   printf '%s\n' '# All stories' '' 'Written by `make all-stories`: the last run of each part on one machine, each at its own commit.' '' \
@@ -173,6 +182,9 @@ table() {
     '| Part | What is in it | Commit | When | Result | Seconds |' '| --- | --- | --- | --- | --- | --- |'
   for part in "${parts[@]}"; do
     IFS=$'\t' read -r of when result seconds <<< "$(last "$part")" || true
+    local added=''
+    if [[ -n $of ]]; then added=$(since "$part" "$of"); fi
+    result+=${added:+, without$added}
     printf '| %s | %s | %s | %s | %s | %s |\n' "$part" "$(what "$part")" "${of:-never}" "${when%T*}" "$result" "$seconds"
   done
   echo '<!-- generated: end -->'

@@ -27,6 +27,7 @@ var debianPackages = []debianPackage{
 	{"util-linux", command("setpriv")},
 	{"mount", command("mount")},
 	{"procps", command("ps")},
+	{"strace", command("strace")}, // by which stories make a disk slow
 	{"runc", command("runc")},
 	{"containernetworking-plugins", file("/usr/lib/cni/bridge")},
 }

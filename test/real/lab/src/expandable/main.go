@@ -1,7 +1,7 @@
 // expandable is the CSI driver behind the lab's StorageClass of that name, whose volumes grow while pods use them. One
 // process on every node does all that is done there: it makes a claim's volume when the scheduler has chosen this node,
-// mounts it for the kubelet, grows it, and copies it for a VolumeSnapshot. The one with -resize is also the controller of the cluster that answers
-// claims which ask for more. Nothing is kept in memory: it may be killed and started again at any time, under running
+// mounts it for the kubelet, grows it, and copies it for a VolumeSnapshot. The one with -resize is also the controller
+// of the cluster that answers claims which ask for more. Nothing is kept in memory: it may be killed and started again at any time, under running
 // pods too.
 package main
 
