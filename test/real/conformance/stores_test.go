@@ -281,7 +281,8 @@ func storeStory(t *testing.T, o archive.Order, way *way) {
 		report, err := archive.Take(context.Background(), o)
 		require.NoError(t, err)
 		assert.False(t, report.VerifiedAt.IsZero())
-		assert.Equal(t, []string{"etcd/" + o.Key, "etcd/" + o.Key + ".json"}, objectsIn(t, o.Place))
+		kept := []string{"etcd/" + o.Key, "etcd/" + o.Key + ".contents", "etcd/" + o.Key + ".json"}
+		assert.Equal(t, kept, objectsIn(t, o.Place))
 		fetched := filepath.Join(t.TempDir(), "db")
 		from := archive.Source{URL: report.URI, CAFile: o.Place.CAFile, IdentityFile: file, SHA256: report.SHA256}
 		record, err := archive.Fetch(context.Background(), from, fetched)
@@ -397,7 +398,7 @@ func lockStory(t *testing.T, o archive.Order, client *s3.Client, versions bool) 
 	err = archive.Discard(context.Background(), o.Place, o.Key)
 	if !versions {
 		assert.Equal(t, archive.Locked, archive.ReasonOf(err), "%v", err)
-		assert.Len(t, objectsIn(t, o.Place), 2, "all of it stays")
+		assert.Len(t, objectsIn(t, o.Place), 3, "all of it stays")
 		t.Log(err)
 		return
 	}
