@@ -66,6 +66,7 @@ func (t through) forward(ctx context.Context, namespace, pod string, port int) (
 type executable struct {
 	name   string
 	passed []string
+	warned io.Writer // by a program in a pod that succeeds
 }
 
 // refusal is a call of kubectl that failed, with what it said.
@@ -134,6 +135,9 @@ func (e *executable) reading(ctx context.Context, stdin []byte, args ...string) 
 	cmd.Stderr = &errs
 	if err := cmd.Run(); err != nil {
 		return nil, &refusal{args, strings.TrimSpace(errs.String()), err}
+	}
+	if args[0] == "exec" {
+		_, _ = e.warned.Write(errs.Bytes()) // the answer is there all the same
 	}
 	return out.Bytes(), nil
 }

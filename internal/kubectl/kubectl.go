@@ -47,14 +47,15 @@ type dialer = func(ctx context.Context, address string) (net.Conn, error)
 
 // New is the plugin of this version.
 func New(version string, out, err io.Writer) *Program {
-	return &Program{
+	p := &Program{
 		Version: version, Out: &plain{to: out}, Err: &plain{to: err}, read: unread, now: time.Now, pause: pause,
-		serve:   ui.Serve,
-		kubectl: func(passed []string) access { return &executable{name: "kubectl", passed: passed} },
+		serve: ui.Serve,
 		etcd: func(own etcdops.Own, dial dialer) hooks.Etcd {
 			return (&etcdops.Etcd{Dial: dial, Timeout: 5 * time.Second, StepTimeout: 10 * time.Second}).With(own)
 		},
 	}
+	p.kubectl = func(passed []string) access { return &executable{name: "kubectl", passed: passed, warned: p.Err} }
+	return p
 }
 
 func pause(ctx context.Context, d time.Duration) {

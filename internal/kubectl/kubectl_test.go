@@ -140,7 +140,7 @@ func script(t *testing.T, text string) *executable {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubectl")
 	require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\n"+text), 0o700))
-	return &executable{file, []string{"--context=prod"}}
+	return &executable{file, []string{"--context=prod"}, io.Discard}
 }
 
 func TestExecutable(t *testing.T) {
@@ -152,6 +152,17 @@ func TestExecutable(t *testing.T) {
 	assert.EqualError(t, err, "`kubectl get pods`: Error from server (Forbidden): no; ask your Kubernetes "+
 		"administrator for that right ("+v1beta1.Docs+"reference/cli.md lists what each command needs)")
 	assert.True(t, refused(err, "Forbidden"))
+
+	var warned bytes.Buffer
+	journal := script(t, `echo told; echo "a file is not whole" >&2`)
+	journal.warned = &warned
+	for _, verb := range []string{"get", "exec"} {
+		assert.Empty(t, warned.String(), "kubectl itself may warn of much")
+		out, err = journal.run(t.Context(), verb)
+		require.NoError(t, err)
+		assert.Equal(t, "told\n", string(out))
+	}
+	assert.Equal(t, "a file is not whole\n", warned.String())
 
 	_, err = (&executable{name: "kubectl-that-is-not-there"}).run(t.Context(), "get", "pods")
 	assert.ErrorContains(t, err, "install kubectl and put it on the PATH")

@@ -324,8 +324,7 @@ func streamShown(s *scheduled, all []ui.Snapshot, now time.Time) *ui.Stream {
 	return shown
 }
 
-// Contents implements [ui.Source]: what the newest verified snapshot tells. Of its prefixes the longest, so that none
-// counts for another.
+// Contents implements [ui.Source]: what the newest verified snapshot tells, and the streams of who writes.
 func (l looking) Contents(ctx context.Context, of ui.Name) (*ui.Contents, error) {
 	a, _ := l.about(of)
 	c, err := a.find(ctx)
@@ -333,18 +332,36 @@ func (l looking) Contents(ctx context.Context, of ui.Name) (*ui.Contents, error)
 		return nil, err
 	}
 	told, err := a.accounts(ctx, c.EtcdCluster)
-	if err != nil || len(told) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	newest := told[len(told)-1].Status
-	shown := &ui.Contents{Time: newest.CompletionTime.Time, Prefixes: []ui.Prefix{}}
-	for _, p := range newest.Contents.Prefixes {
-		within := func(o v1beta1.PrefixContents) bool {
-			return o.Prefix != p.Prefix && strings.HasPrefix(o.Prefix, p.Prefix)
-		}
-		if !slices.ContainsFunc(newest.Contents.Prefixes, within) {
+	shown := &ui.Contents{Notes: []string{}, Prefixes: []ui.Prefix{}}
+	if len(told) > 0 {
+		newest := told[len(told)-1].Status
+		shown.Time = newest.CompletionTime.Time
+		for _, p := range longest(newest.Contents.Prefixes) {
 			shown.Prefixes = append(shown.Prefixes, ui.Prefix{Prefix: p.Prefix, Keys: p.Keys, Bytes: p.Bytes})
 		}
 	}
+	d := &topDocument{}
+	a.topStreams(ctx, c.EtcdCluster, d)
+	shown.Notes = append(shown.Notes, d.remarks...)
+	if len(d.Streams) > 0 { // each tells the same
+		wrote := d.Streams[0].Writes
+		shown.From = wrote.From
+		shown.To = wrote.To
+		for _, p := range longest(wrote.Contents.Prefixes) {
+			shown.Wrote(p.Prefix, p.Writes)
+		}
+	}
 	return shown, nil
+}
+
+// longest are the prefixes that are none of another, so that no key counts twice.
+func longest(all []v1beta1.PrefixContents) []v1beta1.PrefixContents {
+	return objects.Filter(all, func(p v1beta1.PrefixContents) bool {
+		return !slices.ContainsFunc(all, func(o v1beta1.PrefixContents) bool {
+			return o.Prefix != p.Prefix && strings.HasPrefix(o.Prefix, p.Prefix)
+		})
+	})
 }

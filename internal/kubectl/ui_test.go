@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -133,4 +134,34 @@ func TestPageOfBackups(t *testing.T) {
 		golden(t, "ui-stored", strings.TrimSpace(string(text))+"\n")
 	})
 	require.Zero(t, code, errs)
+}
+
+// TestPageOfContents: what fills a cluster by its newest account, beside who writes by the first stream that tells it.
+func TestPageOfContents(t *testing.T) {
+	k := steady(t)
+	contents := func() *ui.Contents {
+		var shown *ui.Contents
+		code, _, errs := k.page(func(source ui.Source) {
+			var err error
+			shown, err = source.Contents(t.Context(), ofOrders)
+			require.NoError(t, err)
+		})
+		require.Zero(t, code, errs)
+		return shown
+	}
+	assert.Equal(t, &ui.Contents{Notes: []string{}, Prefixes: []ui.Prefix{}}, contents())
+	k.filled()
+	k.streaming(fmt.Sprintf(writesTold, `,"prefixes":[{"prefix":"/registry/","keys":12,"writes":40},
+		{"prefix":"/registry/pods/","keys":9,"writes":10},{"prefix":"/elsewhere/","keys":3,"writes":30}]`))
+	shown := contents()
+	assert.Equal(t, []string{"pod nightly-stream-1, the stream of nightly, does not tell who writes: this version can't " +
+		"pod/nightly-stream-1"}, shown.Notes)
+	assert.Equal(t, "10:20:30 11:00:00 11:00:00", shown.From.Format(time.TimeOnly)+" "+shown.To.Format(time.TimeOnly)+
+		" "+shown.Time.Format(time.TimeOnly))
+	assert.Equal(t, []ui.Prefix{
+		{Prefix: "/registry/leases/", Keys: 50, Bytes: 1_600_000},
+		{Prefix: "/registry/pods/shop/", Keys: 600, Bytes: 9_000_000},
+		{Prefix: "/registry/pods/", Writes: 10},
+		{Prefix: "/elsewhere/", Writes: 30},
+	}, shown.Prefixes)
 }

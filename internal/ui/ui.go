@@ -5,6 +5,7 @@ package ui
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -18,7 +19,7 @@ type Source interface {
 	Explain(ctx context.Context, of Name, at time.Time) (string, error)
 	// Stored is what it can be restored from.
 	Stored(ctx context.Context, of Name) (*Stored, error)
-	// Contents are what fills it; nil where no account of that was made.
+	// Contents are what fills it, and who writes it, as far as that is told.
 	Contents(ctx context.Context, of Name) (*Contents, error)
 }
 
@@ -121,10 +122,26 @@ type Stream struct {
 	Message string    `json:"message"`
 }
 
-// Contents are what fills a database, by the beginning of its keys.
+// Contents are what fills a database and who writes it, by the beginning of its keys.
 type Contents struct {
-	Time     time.Time `json:"time,omitzero"`
-	Prefixes []Prefix  `json:"prefixes"`
+	// Time of the account that tells keys and bytes; zero for none.
+	Time time.Time `json:"time,omitzero"`
+	// From and To are when the writes were counted; zero where nobody counts them.
+	From time.Time `json:"from,omitzero"`
+	To   time.Time `json:"to,omitzero"`
+	// Notes are what could not be read.
+	Notes    []string `json:"notes"`
+	Prefixes []Prefix `json:"prefixes"`
+}
+
+// Wrote adds how often keys with a prefix were written.
+func (c *Contents) Wrote(prefix string, writes int64) {
+	i := slices.IndexFunc(c.Prefixes, func(p Prefix) bool { return p.Prefix == prefix })
+	if i < 0 {
+		i = len(c.Prefixes)
+		c.Prefixes = append(c.Prefixes, Prefix{Prefix: prefix})
+	}
+	c.Prefixes[i].Writes += writes
 }
 
 // Prefix is how keys begin, and what they take.
@@ -132,4 +149,5 @@ type Prefix struct {
 	Prefix string `json:"prefix"`
 	Keys   int64  `json:"keys"`
 	Bytes  int64  `json:"bytes"`
+	Writes int64  `json:"writes"`
 }

@@ -56,7 +56,7 @@ func (s *source) Explain(_ context.Context, of Name, at time.Time) (string, erro
 func (s *source) Stored(context.Context, Name) (*Stored, error) { return &Stored{}, s.ask() }
 
 func (s *source) Contents(context.Context, Name) (*Contents, error) {
-	return &Contents{Prefixes: []Prefix{{"/registry/", 7, 1 << 20}}}, s.ask()
+	return &Contents{Notes: []string{}, Prefixes: []Prefix{{"/registry/", 7, 1 << 20, 9}}}, s.ask()
 }
 
 // get asks as a browser with this cookie does; change makes another request of it.
@@ -141,7 +141,7 @@ func TestAnswers(t *testing.T) {
 			`"alarms":null,"message":""}]}]}`,
 		"explain" + about:  `{"data":"shop/orders"}`,
 		"stored" + about:   `{"data":{"snapshots":null,"streams":null}}`,
-		"contents" + about: `{"data":{"prefixes":[{"prefix":"/registry/","keys":7,"bytes":1048576}]}}`,
+		"contents" + about: `{"data":{"notes":[],"prefixes":[{"prefix":"/registry/","keys":7,"bytes":1048576,"writes":9}]}}`,
 	} {
 		w := get(s, s.path+"api/"+path, nil)
 		assert.Equal(t, want, w.Body.String())

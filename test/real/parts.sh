@@ -23,7 +23,7 @@ what() {
     changes) echo TestUpgradesAndDowngrades TestMemory TestCertificatesRenewThemselvesUnderLoad TestPlainTextLearnsTLSUnderLoad TestCertificatesOfOnesOwn TestCertManager TestComesBackWithoutTheOperatorsCertificate TestDisruptions TestWhatKubernetesRefusesIsSaid TestTenantsAskForTooMuch TestCheck ;;
     pages) echo TestDocuments TestSamples ;;
     versions) echo TestEveryMinorVersion TestJoinEveryMinorVersion TestJoinAStatefulSet TestAPIServer TestCoreDNS ;;
-    big) echo TestLargeDatabase TestWhoLeads ;;
+    big) echo TestLargeDatabase TestPage TestWhoLeads ;;
     nodes) echo TestNodesComeAndGo TestTwoOfThreeNodesAreLost TestTwoOfThreeNodesStayDead ;;
     chaos) echo TestChaos ;;
     upgrade) echo TestUpgradeOfQuorate ;;

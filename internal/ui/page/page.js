@@ -463,12 +463,15 @@ async function contents() {
     const told = await ask('contents', about(c));
     if (of !== chosen) return;
     contents.told = told;
-    if (!told || !told.prefixes.length) {
-      say($('account'), 'No account of its keys is there yet: one is made while a snapshot is verified. ' +
-        command('snapshot', c, ' --wait'));
-      return;
-    }
-    say($('account'), told.time ? 'By the account of ' + utc(told.time) : '');
+    const by = told.time ? 'Keys and bytes by the account of ' + utc(told.time) + '.' :
+      'No account of its keys is there yet: one is made while a snapshot is verified. ' + command('snapshot', c, ' --wait');
+    const writes = told.from ? ` Writes from ${utc(told.from)} to ${utc(told.to)}, as its stream saw them.` : '';
+    say($('account'), [by + writes, ...told.notes].join(' '));
+    const has = { bytes: told.time, keys: told.time, writes: told.from };
+    const radios = [...document.querySelectorAll('input[name=by]')];
+    for (const radio of radios) radio.disabled = !has[radio.value];
+    const chosenOne = radios.find(r => r.checked && !r.disabled) || radios.find(r => !r.disabled);
+    if (chosenOne) chosenOne.checked = true;
     contents.draw();
   } catch (error) {
     if (of === chosen) say($('account'), error.message);
@@ -477,7 +480,7 @@ async function contents() {
 
 contents.draw = () => {
   const told = contents.told, svg = $('treemap');
-  if (!told || !told.prefixes.length) return;
+  if (!told?.prefixes.length) return;
   $('map').hidden = false;
   const by = document.querySelector('input[name=by]:checked').value;
   const all = [...told.prefixes].sort((a, b) => b[by] - a[by]);
@@ -485,7 +488,7 @@ contents.draw = () => {
   const parts = all.slice(0, 40).concat(rest ? [{ prefix: 'others', [by]: rest }] : []).filter(p => p[by] > 0);
   const width = svg.clientWidth || 400, height = 260;
   const sum = parts.reduce((n, p) => n + p[by], 0);
-  const amount = p => by === 'bytes' ? bytes(p.bytes) : count(p.keys, 'key');
+  const amount = p => by === 'bytes' ? bytes(p.bytes) : count(p[by], by.slice(0, -1));
   svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
   svg.setAttribute('aria-label', 'The largest: ' + parts.slice(0, 3).map(p => `${p.prefix} ${amount(p)}`).join(', '));
   const places = squares(parts.map(p => p[by] / sum * width * height), 0, 0, width, height);
@@ -498,7 +501,8 @@ contents.draw = () => {
       ...(w > 46 && tall > 20 ? [s('text', { x: x + 7, y: y + 16 }, cut)] : []),
       ...(w > 60 && tall > 36 ? [s('text', { class: 'small', x: x + 7, y: y + 31 }, amount(p))] : []));
   }));
-  table($('prefixes'), ['Prefix', 'Keys', 'Bytes'], all.map(p => [p.prefix, p.keys, bytes(p.bytes)]));
+  table($('prefixes'), ['Prefix', 'Keys', 'Bytes', 'Writes'],
+    all.map(p => [p.prefix, p.keys, bytes(p.bytes), told.from ? p.writes : '']));
 };
 
 // squares lays areas out, the largest first, in rows along the shorter side that come close to squares.

@@ -310,7 +310,8 @@ func (b *tab) dark(is string) {
 const (
 	serving = `document.querySelector('#status').textContent === 'Converged' &&
 		document.querySelectorAll('.member:not(.away):not(.gone)').length === 3`
-	stored = `{"data": {"snapshots": [
+	replaced = serving + " && document.querySelector('#members').textContent.includes('demo-3')"
+	stored   = `{"data": {"snapshots": [
 		{"name": "nightly-1", "time": %[1]q, "phase": "Succeeded", "verified": true, "restorable": true, "revision": 1204133,
 			"size": 214958080, "message": ""},
 		{"name": "nightly-2", "time": %[2]q, "phase": "Failed", "verified": false, "restorable": false, "revision": 0,
@@ -319,12 +320,12 @@ const (
 			"size": 220200960, "message": ""}],
 		"streams": [{"name": "nightly", "from": %[1]q, "to": %[4]q, "runs": true, "message": "stores what changes"}]}}`
 	hostile  = `<img src=x onerror=alert(1)>`
-	contents = `{"data": {"time": %q, "prefixes": [
-		{"prefix": "/registry/events/", "keys": 48211, "bytes": 93214212},
+	contents = `{"data": {"time": %[1]q, "from": %[1]q, "to": %[2]q, "notes": [], "prefixes": [
+		{"prefix": "/registry/events/", "keys": 48211, "bytes": 93214212, "writes": 9130},
 		{"prefix": "/registry/pods/", "keys": 3120, "bytes": 41231042},
 		{"prefix": "/registry/configmaps/", "keys": 1411, "bytes": 30212042},
 		{"prefix": "/registry/secrets/", "keys": 2210, "bytes": 14212042},
-		{"prefix": "/registry/leases/", "keys": 5120, "bytes": 9212042},
+		{"prefix": "/registry/leases/", "keys": 5120, "bytes": 9212042, "writes": 61210},
 		{"prefix": "/registry/replicasets/", "keys": 1820, "bytes": 8112042},
 		{"prefix": "/registry/apiextensions.k8s.io/", "keys": 210, "bytes": 7512042},
 		{"prefix": "/registry/endpointslices/", "keys": 811, "bytes": 4212042},
@@ -340,7 +341,7 @@ func TestPage(t *testing.T) {
 		return time.Now().Add(time.Duration(-hours) * time.Hour).UTC().Format(time.RFC3339)
 	}
 	b.answers["stored"] = fmt.Sprintf(stored, ago(50), ago(26), ago(2), ago(0))
-	b.answers["contents"] = fmt.Sprintf(contents, ago(2))
+	b.answers["contents"] = fmt.Sprintf(contents, ago(2), ago(1))
 	b.wide(1280)
 	b.dark("light")
 	b.do(chromedp.Navigate(s.until(`http://127\.0\.0\.1:\S+token=\S+`)))
@@ -354,8 +355,8 @@ func TestPage(t *testing.T) {
 	assert.Regexp(t, `demo-\d leads, serves`,
 		get[string](b, "document.querySelector('#drawing').getAttribute('aria-label')"))
 
-	b.recording("loss", func() { s.types("lose demo-1") }, serving+" && document.querySelector('#members').textContent.includes('demo-3')")
-	b.until(serving + " && document.querySelector('#members').textContent.includes('demo-3')")
+	b.recording("loss", func() { s.types("lose demo-1") }, replaced)
+	b.until(replaced)
 
 	b.until("history && history.moments.some(m => m.cluster.members.some(m => m.role === 'Learner'))")
 	b.do(chromedp.Focus("#slider"), chromedp.KeyEvent(kb.Home))
@@ -381,6 +382,10 @@ func TestPage(t *testing.T) {
 	b.do(chromedp.Focus("#until"), chromedp.KeyEvent(kb.PageDown))
 	b.until("/--until=[0-9T:-]+Z/.test(document.querySelector('#restore').textContent)")
 	assert.Equal(t, 10, get[int](b, "document.querySelectorAll('#treemap rect').length"))
+	b.do(chromedp.Click("input[value=writes]"))
+	assert.Equal(t, "The largest: /registry/leases/ 61210 writes, /registry/events/ 9130 writes",
+		get[string](b, "document.querySelector('#treemap').getAttribute('aria-label')"))
+	b.do(chromedp.Click("input[value=bytes]"))
 	get[int](b, "document.querySelectorAll('details').forEach(d => { d.open = true; }), 0")
 	for _, node := range []string{"#snapshots", "#prefixes"} {
 		assert.Contains(t, get[string](b, "document.querySelector('"+node+"').textContent"), hostile)
@@ -396,5 +401,41 @@ func TestPage(t *testing.T) {
 	b.until("document.querySelector('#drawing').viewBox.baseVal.width < 390")
 	b.fits()
 	b.accessible()
+	b.calm()
+}
+
+// TestLab looks at a page that leads to a real Kubernetes, with one cluster that has a verified snapshot and a stream. It
+// is for TestPage of test/real/e2e.
+func TestLab(t *testing.T) {
+	page := os.Getenv("QUORATE_PAGE")
+	if page == "" {
+		t.Skip("QUORATE_PAGE is no address of a page")
+	}
+	b := open(t)
+	b.wide(1280)
+	b.do(chromedp.Navigate(page))
+	b.until(serving)
+	b.until("document.querySelectorAll('.member.leads').length === 1")
+	b.until("document.querySelectorAll('#treemap rect').length > 0")
+	for _, by := range []string{"keys", "writes"} {
+		b.do(chromedp.Click("input[value=" + by + "]"))
+		assert.Contains(t, get[string](b, "document.querySelector('#treemap').getAttribute('aria-label')"), "/registry/pods/")
+	}
+	assert.Contains(t, get[string](b, "document.querySelector('#restore').textContent"), "kubectl quorate restore demo")
+	b.recording("lab", func() {
+		out, err := exec.Command("sh", "-c", os.Getenv("QUORATE_LOSES")).CombinedOutput()
+		require.NoError(t, err, string(out))
+	}, replaced)
+	b.until(replaced)
+	b.until("history && history.moments.some(m => m.cluster.members.some(m => m.role === 'Learner'))")
+	get[int](b, "go(history.moments.findLastIndex(m => m.cluster.members.some(m => m.role === 'Learner'))), at")
+	b.until("document.querySelectorAll('.member.learner:not(.gone)').length === 1")
+	b.do(chromedp.Click("#explain"))
+	b.until("document.querySelector('#explanation').textContent.includes('STATUS')")
+	b.accessible()
+	b.fits()
+	b.wide(390)
+	b.until("document.querySelector('#drawing').viewBox.baseVal.width < 390")
+	b.fits()
 	b.calm()
 }
