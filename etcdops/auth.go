@@ -25,10 +25,12 @@ const (
 	// authRounds is how often an Authorize finds something to do without getting further with passwords: once is
 	// expected, more often means that another client is at work.
 	authRounds = 4
-	// passwordsAtOnce is how many passwords one look tries: few enough for a slow machine to get on in every call.
-	passwordsAtOnce = 16
-	// authAtOnce is how many questions about single users and roles are under way at the same time.
-	authAtOnce = 8
+	// triesTime is how long one look goes on to try passwords: what is left then is for the next one.
+	triesTime = authorizeTime * 2 / 5
+	// authAtOnce is how many questions about single users and roles are under way at the same time, and triesAtOnce how
+	// many passwords are tried, which wait for etcd's processor alone.
+	authAtOnce  = 8
+	triesAtOnce = 2
 )
 
 // authorize makes etcd's users and roles what is wanted, in one go: read, plan, change after change, and read again
@@ -62,20 +64,17 @@ type authRun struct {
 
 func (r *authRun) settle(ctx context.Context) error {
 	for noProgress := 0; noProgress < authRounds; {
-		want, left := r.next()
-		have, err := r.readAuth(ctx, r.client, want)
+		left := r.unsettled()
+		have, later, err := r.readAuth(ctx, r.client, r.want)
+		r.found(have) // what was found until an error, too
 		if err != nil {
 			return err
 		}
-		r.found(want, have)
-		plan := users.Plan(want, have)
-		if len(plan) == 0 && left <= passwordsAtOnce {
+		plan := users.Plan(r.without(later), have)
+		if len(plan) == 0 && len(later) == 0 {
 			return nil
 		}
 		for _, change := range plan {
-			if change == (users.EnableAuth{}) && left > passwordsAtOnce {
-				continue // not before the last password
-			}
 			if err := r.apply(ctx, change); err != nil {
 				return fmt.Errorf("%s: %w", change, err)
 			}
@@ -87,29 +86,32 @@ func (r *authRun) settle(ctx context.Context) error {
 	return ErrAuthContended
 }
 
-// next is what is wanted, with no more passwords to be tried than one look may take: those of the other users that
-// exist are left for later. Left is how many passwords there are to see to.
-func (r *authRun) next() (want users.Want, left int) {
-	want = r.want
+// without is what is wanted, with the passwords of these users as they are.
+func (r *authRun) without(later []string) users.Want {
+	want := r.want
 	want.Users = slices.Clone(r.want.Users)
 	for i := range want.Users {
-		if u := &want.Users[i]; !u.Settled() {
-			if left++; left > passwordsAtOnce {
-				u.Applied = u.Version()
-			}
+		if u := &want.Users[i]; slices.Contains(later, u.Name) {
+			u.Applied = u.Version()
 		}
 	}
-	return want, left
+	return want
 }
 
+// unsettled is how many passwords there are to see to.
 func (r *authRun) unsettled() int {
-	_, left := r.next()
+	left := 0
+	for _, u := range r.want.Users {
+		if !u.Settled() {
+			left++
+		}
+	}
 	return left
 }
 
 // found notes the users that turned out to have the right password, or rightly none.
-func (r *authRun) found(want users.Want, have users.Have) {
-	for _, u := range want.Users {
+func (r *authRun) found(have users.Have) {
+	for _, u := range r.want.Users {
 		switch have.Users[u.Name].Password {
 		case users.PasswordRight:
 			r.has(u.Name)

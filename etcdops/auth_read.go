@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/authpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -14,9 +15,11 @@ import (
 )
 
 // readAuth reads what there is, in full for the users and roles that are wanted, and tries the passwords of users
-// that were not given theirs before.
-func (e *Etcd) readAuth(ctx context.Context, client *clientv3.Client, want users.Want) (users.Have, error) {
-	have := users.Have{Roles: map[string][]users.Permit{}, Users: map[string]users.UserHave{}}
+// that were not given theirs before; later are the users whose passwords it had no time for. With an error, it is what
+// was read until then.
+func (e *Etcd) readAuth(ctx context.Context, client *clientv3.Client,
+	want users.Want) (have users.Have, later []string, err error) {
+	have = users.Have{Roles: map[string][]users.Permit{}, Users: map[string]users.UserHave{}}
 	for _, question := range []func(context.Context) error{
 		func(ctx context.Context) error {
 			status, err := client.AuthStatus(ctx)
@@ -39,10 +42,14 @@ func (e *Etcd) readAuth(ctx context.Context, client *clientv3.Client, want users
 		},
 	} {
 		if err := e.readOne(ctx, question); err != nil {
-			return have, err
+			return have, nil, err
 		}
 	}
-	return have, e.readWanted(ctx, client, want, &have)
+	if err := e.readWanted(ctx, client, want, &have); err != nil {
+		return have, nil, err
+	}
+	later, err = e.tryPasswords(ctx, client, want, &have)
+	return have, later, err
 }
 
 func rolesIn(list *clientv3.AuthRoleListResponse) []string {
@@ -77,15 +84,46 @@ func (e *Etcd) readWanted(ctx context.Context, client *clientv3.Client, want use
 	for _, user := range want.Users {
 		if _, ok := have.Users[user.Name]; ok {
 			questions = append(questions, func(ctx context.Context) error {
-				has, err := e.readUser(ctx, client, user, have.Enabled)
+				roles, err := e.readUser(ctx, client, user.Name)
 				mu.Lock()
 				defer mu.Unlock()
-				have.Users[user.Name] = has
+				have.Users[user.Name] = users.UserHave{Roles: roles}
 				return err
 			})
 		}
 	}
-	return together(ctx, questions)
+	return together(ctx, authAtOnce, questions)
+}
+
+// tryPasswords tries those of the users that exist and were not given theirs before, while auth is on.
+func (e *Etcd) tryPasswords(ctx context.Context, client *clientv3.Client, want users.Want,
+	have *users.Have) (later []string, err error) {
+	var mu sync.Mutex
+	var questions []func(context.Context) error
+	until := time.Now().Add(triesTime)
+	for _, user := range want.Users {
+		if _, ok := have.Users[user.Name]; !ok || !have.Enabled || user.Settled() {
+			continue
+		}
+		questions = append(questions, func(ctx context.Context) error {
+			late := time.Now().After(until)
+			state := users.PasswordNotAsked
+			var err error
+			if !late {
+				state, err = e.tryPassword(ctx, client, user)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if late {
+				later = append(later, user.Name)
+			}
+			has := have.Users[user.Name]
+			has.Password = state
+			have.Users[user.Name] = has
+			return err
+		})
+	}
+	return later, together(ctx, triesAtOnce, questions)
 }
 
 // readRole is what a role permits; nothing when it has just been deleted.
@@ -111,22 +149,17 @@ var accesses = map[authpb.Permission_Type]v1beta1.Access{
 	authpb.Permission_READWRITE: v1beta1.ReadWrite,
 }
 
-// readUser is what a user has; nothing when it has just been deleted.
-func (e *Etcd) readUser(ctx context.Context, client *clientv3.Client, want users.UserWant,
-	enabled bool) (has users.UserHave, err error) {
+// readUser are the roles of a user; none when it has just been deleted.
+func (e *Etcd) readUser(ctx context.Context, client *clientv3.Client, name string) (roles []string, err error) {
 	err = e.readOne(ctx, func(ctx context.Context) error {
-		user, err := client.UserGet(ctx, want.Name)
+		user, err := client.UserGet(ctx, name)
 		if err != nil {
 			return unlessGone(err)
 		}
-		has.Roles = user.Roles
+		roles = user.Roles
 		return nil
 	})
-	if err != nil || !enabled || want.Settled() {
-		return has, err
-	}
-	has.Password, err = e.tryPassword(ctx, client, want)
-	return has, err
+	return roles, err
 }
 
 // passwordless is what etcd says when a password is tried for a user that has none (ErrNoPasswordUser in its
@@ -173,12 +206,12 @@ func unlessGone(err error) error {
 	return err
 }
 
-// together runs all, a few at a time, and is the first error. After an error no further one is begun.
-func together(ctx context.Context, all []func(context.Context) error) error {
+// together runs all, so many at a time, and is the first error. After an error no further one is begun.
+func together(ctx context.Context, atOnce int, all []func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	turns := make(chan struct{}, authAtOnce)
+	turns := make(chan struct{}, atOnce)
 	var mu sync.Mutex
 	var first error
 	for _, f := range all {

@@ -37,6 +37,8 @@ type authFake struct {
 	refuses, hangs string
 	// gaveUp is the one of which etcd says that the deadline has passed, while our own timer still runs.
 	gaveUp string
+	// tries is how long it takes etcd to try a password.
+	tries time.Duration
 	// forgets makes it lose every user at once.
 	forgets bool
 }
@@ -106,6 +108,28 @@ func (f *authFake) UserAdd(ctx context.Context, r *pb.AuthUserAddRequest) (*pb.A
 	return &pb.AuthUserAddResponse{}, nil
 }
 
+func (f *authFake) Authenticate(ctx context.Context, r *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
+	select {
+	case <-time.After(f.tries):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.users[r.GetName()].GetPassword() != r.GetPassword() {
+		return nil, rpctypes.ErrGRPCAuthFailed
+	}
+	return &pb.AuthenticateResponse{}, nil
+}
+
+func (f *authFake) UserChangePassword(_ context.Context,
+	r *pb.AuthUserChangePasswordRequest) (*pb.AuthUserChangePasswordResponse, error) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.users[r.GetName()].Password = r.GetPassword()
+	return &pb.AuthUserChangePasswordResponse{}, nil
+}
+
 func (f *authFake) UserDelete(_ context.Context, r *pb.AuthUserDeleteRequest) (*pb.AuthUserDeleteResponse, error) {
 	f.note("UserDelete " + r.GetName())
 	f.lock.Lock()
@@ -124,7 +148,7 @@ func (f *authFake) UserGrantRole(_ context.Context, r *pb.AuthUserGrantRoleReque
 
 func (f *authFake) authorize(t *testing.T, e *Etcd, want users.Want) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second+2*f.tries)
 	defer cancel()
 	on := &observation.Membership{ClusterID: testCluster, Leader: 1,
 		Members: []observation.Member{{ID: 1, PeerURLs: []string{peerURL(0)}}}}
@@ -232,7 +256,7 @@ func TestAuthIsTurnedOnAfterTheLastPassword(t *testing.T) {
 	f := withUsers(t)
 	var names []string
 	passwords := map[string]string{"root": "7"}
-	for i := range 3 * passwordsAtOnce {
+	for i := range 48 {
 		names = append(names, fmt.Sprintf("u%02d", i))
 		f.users[names[i]] = &pb.AuthUserAddRequest{Name: names[i], Password: "of another client"}
 		passwords[names[i]] = "8"
@@ -247,6 +271,36 @@ func TestAuthIsTurnedOnAfterTheLastPassword(t *testing.T) {
 	for _, name := range names {
 		assert.Equal(t, "hunter2 of "+name+" password", f.users[name].GetPassword())
 	}
+}
+
+// TestEveryCallGetsFurther: etcd tries passwords so slowly that a call has time for few, some of which are wrong.
+func TestEveryCallGetsFurther(t *testing.T) {
+	t.Parallel()
+	f := withUsers(t)
+	f.enabled = true
+	f.tries = authorizeTime * 3 / 5
+	var names []string
+	for i := range 20 {
+		names = append(names, fmt.Sprintf("u%02d", i))
+		f.users[names[i]] = &pb.AuthUserAddRequest{Name: names[i], Password: "hunter2 of " + names[i] + " password"}
+	}
+	f.users["u00"].Password = "of another client"
+	w := wantUsers(names...)
+	w.Enabled = true
+	for i := range w.Users {
+		if w.Users[i].Name == "root" {
+			w.Users[i].Applied = w.Users[i].Version()
+		}
+	}
+	f.users["root"] = &pb.AuthUserAddRequest{Name: "root"}
+	slow := secrets()
+	slow.StepTimeout = 2 * authorizeTime
+	err := f.authorize(t, slow, w)
+	require.ErrorIs(t, err, ErrAuthUnfinished)
+	var unfinished *users.Unfinished
+	require.ErrorAs(t, err, &unfinished)
+	assert.Equal(t, map[string]string{"u00": "8", "u01": "8"}, unfinished.Passwords)
+	assert.Equal(t, "hunter2 of u00 password", f.users["u00"].GetPassword())
 }
 
 func TestAuthorizeGivesUpWhenAnotherClientUndoesEverything(t *testing.T) {

@@ -42,7 +42,7 @@ lab-down: bin/lab ## end the lab, leaving nothing behind
 
 .PHONY: conformance etcd-binaries store-servers s3
 conformance: etcd-binaries store-servers bin/gotestsum # the code that talks to etcd against real etcd of every release, and stores
-	@$(GOTEST) -vet=off -tags $(TAGS),releases ./test/real/conformance/...
+	@$(GOTEST) -vet=off -timeout 40m -tags $(TAGS),releases ./test/real/conformance/...
 etcd-binaries: bin/lab # real etcd of every release, once
 	@bin/lab build etcd
 store-servers: bin/lab # servers that speak S3 and Google's storage, once
