@@ -79,6 +79,8 @@ func forged(d *decision.DesiredSecret, before map[string]*observation.Secret) *o
 		return &observation.Secret{Keys: []string{objects.KeyStream}}
 	case decision.TokenKeys:
 		return &observation.Secret{Keys: []string{objects.KeyTokenPrivate, objects.KeyTokenPublic}}
+	case decision.Revoked:
+		return revoking(r.From)
 	case nil:
 		s := *before[d.Name]
 		return &s

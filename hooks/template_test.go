@@ -401,6 +401,7 @@ var others = map[string]another{
 	"spares":                                 leaves("1"),
 	"additionalMetadata.labels":              leaves(`{"a":"b"}`),
 	"additionalMetadata.annotations":         leaves(`{"a":"b"}`),
+	"tls.clientCRLSecretRef":                 leaves(`{"name":"revoked"}`), // until there is a list
 	"tls.extraSANs":                          leaves(`["a.example"]`),
 	"auth.roles":                             leaves(`[{"name":"a"}]`),
 	"auth.users":                             leaves(`[]`),

@@ -39,6 +39,8 @@ func Make(name string, recipe decision.Recipe, observed map[string]map[string][]
 		return with(old, objects.KeyTrust, observed[r.Signer][objects.KeyTrust]), nil
 	case decision.Adopt:
 		return adopt(r, old, observed[r.From])
+	case decision.Revoked:
+		return revoked(observed[r.From]), nil
 	case decision.TokenKeys:
 		return tokenKeys()
 	case decision.Password:

@@ -195,6 +195,12 @@ func sizeOf(s *observation.Secret) int64 {
 	}
 	of(s.Certificate)
 	of(s.Previous)
+	if s.CRL != nil {
+		n += 128 + len(s.CRL.Flaw)
+		for _, serial := range s.CRL.Serials {
+			n += 16 + len(serial)
+		}
+	}
 	for _, list := range [][]observation.Certificate{s.Trust, s.Anchors} {
 		for i := range list {
 			of(&list[i])

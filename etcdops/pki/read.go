@@ -63,6 +63,9 @@ func readData(data map[string][]byte) *observation.Secret {
 			read.Flaw = err.Error()
 		}
 	}
+	if slices.Contains(read.Keys, objects.KeyCRL) {
+		read.CRL = readCRL(data[objects.KeyCRL])
+	}
 	if slices.Contains(read.Keys, objects.KeyCertificate) || slices.Contains(read.Keys, objects.KeyTrust) {
 		readPair(read, data)
 	}
@@ -228,7 +231,7 @@ func certificates(text []byte) ([]*x509.Certificate, error) {
 // describe is what a certificate says, in the words of hooks.
 func describe(c *x509.Certificate) *observation.Certificate {
 	d := &observation.Certificate{
-		ID: Identify(c), CommonName: c.Subject.CommonName, Subject: Subject(c.RawSubject),
+		ID: Identify(c), Serial: c.SerialNumber.Text(16), CommonName: c.Subject.CommonName, Subject: Subject(c.RawSubject),
 		Key: hex.EncodeToString(c.SubjectKeyId), Issuer: hex.EncodeToString(c.AuthorityKeyId),
 		NotBefore: c.NotBefore, NotAfter: c.NotAfter, Authority: c.IsCA,
 		Server: slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageServerAuth) ||

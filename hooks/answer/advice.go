@@ -74,6 +74,9 @@ func Advice(f *facts.Facts) string {
 	if why := defaults.SharesIssuer(f.Observation); why != "" {
 		all = append(all, why)
 	}
+	if why := f.CRLAdvice(); why != "" {
+		all = append(all, why)
+	}
 	if why := offNodes(f); why != "" {
 		all = append(all, why)
 	}

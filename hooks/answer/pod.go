@@ -77,7 +77,7 @@ func podSpec(o observation.Observation, t *defaults.Template, name, address, ver
 			dataVolume(t, name),
 			// On the node's disk even when the data is in memory: prepare's memory of having started here.
 			{Name: facts.VolumeState, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-		}, certificateVolume(o.Cluster.Name, t)...),
+		}, certificateVolume(o.Cluster.Name, t, speaks.Revokes)...),
 	}
 	if t.Runtime != "" {
 		podSpec.RuntimeClassName = &t.Runtime
@@ -94,7 +94,7 @@ func podSpec(o observation.Observation, t *defaults.Template, name, address, ver
 }
 
 // certificateVolume holds what the member shows and what it trusts; none when it speaks plain text.
-func certificateVolume(cluster string, t *defaults.Template) []corev1.Volume {
+func certificateVolume(cluster string, t *defaults.Template, revokes bool) []corev1.Volume {
 	if t.Server == "" {
 		return nil
 	}
@@ -105,15 +105,16 @@ func certificateVolume(cluster string, t *defaults.Template) []corev1.Volume {
 		}
 		return corev1.VolumeProjection{Secret: p}
 	}
-	return []corev1.Volume{{Name: volumeCertificates,
-		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-			DefaultMode: new(int32(0o440)),
-			Sources: []corev1.VolumeProjection{
-				from(t.Server, "server", objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust),
-				from(t.Peer, "peer", objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust),
-				from(defaults.TokenSecret(cluster), "token", objects.KeyTokenPrivate, objects.KeyTokenPublic),
-			},
-		}}}}
+	sources := []corev1.VolumeProjection{
+		from(t.Server, "server", objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust),
+		from(t.Peer, "peer", objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust),
+		from(defaults.TokenSecret(cluster), "token", objects.KeyTokenPrivate, objects.KeyTokenPublic),
+	}
+	if revokes {
+		sources = append(sources, from(defaults.CRLSecret(cluster), "clients", objects.KeyCRL))
+	}
+	return []corev1.Volume{{Name: volumeCertificates, VolumeSource: corev1.VolumeSource{
+		Projected: &corev1.ProjectedVolumeSource{DefaultMode: new(int32(0o440)), Sources: sources}}}}
 }
 
 func dataVolume(t *defaults.Template, name string) corev1.Volume {

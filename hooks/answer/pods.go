@@ -172,7 +172,8 @@ func withGate(pod *corev1.Pod) *corev1.Pod {
 // Pod of the member: the one that runs, brought up to date as far as a running pod can be, or a new one.
 func Pod(f *facts.Facts, name, start string, env []corev1.EnvVar) *corev1.Pod {
 	pod := NewPod(f.Observation, name, f.Address(name), f.VersionNow(), start, f.RoomOf(name),
-		defaults.Speech{PeersTLS: f.PeersDial(name), Anonymous: f.AsksNone()}, env)
+		defaults.Speech{PeersTLS: f.PeersDial(name), Anonymous: f.AsksNone(),
+			Revokes: f.Revokes()}, env)
 	if outside, known := f.OutsideURL(name); known {
 		advertise(pod, outside)
 	}

@@ -68,6 +68,21 @@ func tokenKeys(f *facts.Facts) *decision.DesiredSecret {
 	return secretOf(f, name, corev1.SecretTypeOpaque, decision.TokenKeys{})
 }
 
+// revokedClients is the list that members' pods mount: the last one that could be used, while a pod has it; nil for
+// none.
+func revokedClients(f *facts.Facts) *decision.DesiredSecret {
+	name := defaults.CRLSecret(f.Cluster.Name)
+	old := f.Children.Secrets[name]
+	from := f.CRL()
+	switch {
+	case from != nil && (old == nil || old.CRL == nil || old.CRL.ID != from.CRL.ID):
+		return secretOf(f, name, corev1.SecretTypeOpaque, decision.Revoked{From: from.Name})
+	case old != nil && (defaults.CRLSource(f.Cluster) != "" || f.MountsCRL()):
+		return secretOf(f, name, corev1.SecretTypeOpaque, nil)
+	}
+	return nil
+}
+
 // authority says what should be done with the cluster's authority; nil for nothing.
 func authority(f *facts.Facts) decision.Recipe {
 	old := f.Children.Secrets[defaults.CASecret(f.Cluster.Name)]

@@ -39,6 +39,9 @@ func secrets(f *facts.Facts) []*decision.DesiredSecret {
 		return facts.KeptSecrets(f.Observation)
 	}
 	list := append(generated(f), tokenKeys(f))
+	if s := revokedClients(f); s != nil {
+		list = append(list, s)
+	}
 	if objects.TLSMode(f.Cluster) == v1beta1.TLSAuto {
 		list = append(list, secretOf(f, defaults.CASecret(f.Cluster.Name), corev1.SecretTypeTLS,
 			authority(f)))

@@ -16,7 +16,7 @@ type DesiredSecret struct {
 }
 
 // A Recipe says what to make of a Secret's data without saying what is secret in it. The set is closed: Authority,
-// Trim, Leaf, Bundle, Adopt, TokenKeys, Password, StreamKeys. What a recipe reads of other Secrets are the observed
+// Trim, Leaf, Bundle, Adopt, Revoked, TokenKeys, Password, StreamKeys. What a recipe reads of other Secrets are the observed
 // ones, so that an answer that comes late or twice meets the resource version that it was made from, and is refused.
 type Recipe interface{ recipe() }
 
@@ -51,6 +51,8 @@ type (
 		Keep []string
 		From string
 	}
+	// Revoked brings ca.crl to that of a related Secret, in DER.
+	Revoked struct{ From string }
 	// TokenKeys makes a pair of ECDSA keys for signing tokens: token.key and token.pub, in PEM.
 	TokenKeys struct{}
 	// Password makes a random password of 256 bits, under this key.
@@ -69,6 +71,8 @@ func (Leaf) recipe() {}
 func (Bundle) recipe() {}
 
 func (Adopt) recipe() {}
+
+func (Revoked) recipe() {}
 
 func (TokenKeys) recipe() {}
 

@@ -63,6 +63,17 @@ func ClientSecret(cluster string) string { return cluster + "-client-tls" }
 // TokenSecret names the Secret with the keys that sign etcd's tokens.
 func TokenSecret(cluster string) string { return objects.TokenSecret(cluster) }
 
+// CRLSecret names the Secret with the list of revoked clients that the members' pods mount.
+func CRLSecret(cluster string) string { return cluster + "-client-crl" }
+
+// CRLSource names the Secret that the spec takes that list from; empty for none.
+func CRLSource(c *v1beta1.EtcdCluster) string {
+	if ref := c.Spec.TLS.ClientCRLSecretRef; ref != nil && objects.Encrypted(c) {
+		return ref.Name
+	}
+	return ""
+}
+
 // ServerSecret names the Secret with what the members show to clients, PeerSecret to each other, OperatorSecret
 // Quorate to them.
 func ServerSecret(c *v1beta1.EtcdCluster) string {
@@ -232,7 +243,7 @@ func AskedKeys(c *v1beta1.EtcdCluster) observation.SecretKeys {
 	pair := []string{objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust, objects.KeyPreviousCertificate,
 		objects.KeyPreviousPrivate}
 	k := observation.SecretKeys{Own: map[string]bool{objects.KeyTokenPrivate: true, objects.KeyTokenPublic: true,
-		users.PasswordKey: true, objects.KeyStream: true}, Named: map[string]map[string]bool{}}
+		users.PasswordKey: true, objects.KeyStream: true, objects.KeyCRL: true}, Named: map[string]map[string]bool{}}
 	for _, key := range pair {
 		k.Own[key] = true
 	}
@@ -240,6 +251,9 @@ func AskedKeys(c *v1beta1.EtcdCluster) observation.SecretKeys {
 	k.Name(TokenSecret(c.Name), objects.KeyTokenPrivate, objects.KeyTokenPublic)
 	for _, l := range Leaves(c, Places{}) {
 		k.Name(l.Secret, pair...)
+	}
+	if source := CRLSource(c); source != "" {
+		k.Name(source, objects.KeyCRL)
 	}
 	if e := External(c); e != nil {
 		for _, name := range []string{e.CASecretRef.Name, e.ClientSecretRef.Name, e.PeerCASecretRef.Name} {

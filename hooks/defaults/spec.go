@@ -167,8 +167,8 @@ func StorageSize(s *v1beta1.EtcdClusterSpec) resource.Quantity {
 type Speech struct {
 	// PeersTLS: its peers dial it by TLS.
 	PeersTLS bool
-	// Anonymous: it asks clients for no certificate.
-	Anonymous bool
+	// Anonymous: it asks clients for no certificate. Revokes: it has a list of those that it lets in no more.
+	Anonymous, Revokes bool
 }
 
 // Flags are etcd's flags for one member: those of its template, and those for its own address and version, for what it
@@ -199,7 +199,7 @@ func Flags(c *v1beta1.EtcdCluster, t *Template, member, address, version string,
 	list = append(append(list, optionFlags(t)...), extraFlags(t.Options.ExtraArgs, version)...)
 	list = append(list, corruptionFlags(version)...)
 	if t.Server != "" {
-		list = append(list, certificateFlags(c.Name, version, speaks.Anonymous)...)
+		list = append(list, certificateFlags(c.Name, version, speaks)...)
 	}
 	return list
 }
@@ -240,7 +240,7 @@ const MinTLS = "TLS1.2"
 // certificateFlags make etcd speak TLS with certificates on both sides. Peers are told by their common name, not by
 // the address that they come from: etcd would look every name of theirs up, at every connection. The flag that
 // switches that off has lost its experimental in 3.6.
-func certificateFlags(cluster, version string, anonymous bool) []string {
+func certificateFlags(cluster, version string, speaks Speech) []string {
 	skip := "--peer-skip-client-san-verification=true"
 	if Experimental(version) {
 		skip = "--experimental-peer-skip-client-san-verification=true"
@@ -249,9 +249,12 @@ func certificateFlags(cluster, version string, anonymous bool) []string {
 		"--cert-file=" + objects.CertificateDir + "/server/" + objects.KeyCertificate,
 		"--key-file=" + objects.CertificateDir + "/server/" + objects.KeyPrivate,
 	}
-	if !anonymous { // either flag alone makes etcd require a certificate (ServerConfig in its transport/listener.go)
+	if !speaks.Anonymous { // either flag alone makes etcd require a certificate (ServerConfig in its transport/listener.go)
 		list = append(list, "--trusted-ca-file="+objects.CertificateDir+"/server/"+objects.KeyTrust,
 			"--client-cert-auth=true")
+	}
+	if speaks.Revokes {
+		list = append(list, objects.FlagCRL+"="+objects.CertificateDir+"/clients/"+objects.KeyCRL)
 	}
 	return append(list,
 		"--peer-cert-file="+objects.CertificateDir+"/peer/"+objects.KeyCertificate,

@@ -100,6 +100,9 @@ func (f *Facts) served() string {
 	if len(ids) == 0 {
 		return ""
 	}
+	if own := f.Children.Secrets[defaults.CRLSecret(f.Cluster.Name)]; own != nil && own.CRL != nil {
+		ids = append(ids, own.CRL.ID)
+	}
 	return objects.Digest(ids...)
 }
 

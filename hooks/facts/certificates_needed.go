@@ -60,6 +60,9 @@ func (f *Facts) allCertificateProblems() []string {
 			return list // nothing else can be there
 		}
 	}
+	if why := f.CRLFlaw(); why != "" && !f.everHadQuorum() {
+		list = append(list, why)
+	}
 	list = append(list, f.podCertificateProblems()...)
 	if list = append(list, f.quorateCertificateProblems()...); len(list) == 0 {
 		list = f.notAdopted()

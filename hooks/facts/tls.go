@@ -51,6 +51,8 @@ type TLSFlags struct {
 	Peers bool
 	// Anonymous: it asks clients for no certificate.
 	Anonymous bool
+	// Revokes: it has a list of clients that are revoked.
+	Revokes bool
 	// Clients and plain: it listens to clients by TLS, and in plain text.
 	Clients, Plain bool
 }
@@ -76,6 +78,8 @@ func TLSFlagsOf(pod *corev1.Pod) TLSFlags {
 				named = true
 			case "--trusted-ca-file", "--client-cert-auth":
 				asks = true
+			case objects.FlagCRL:
+				s.Revokes = true
 			case "--listen-peer-urls":
 				s.Peers = strings.HasPrefix(value, "https:")
 			case "--listen-client-urls":
@@ -164,6 +168,9 @@ func (f *Facts) tlsFlagsDiffer(m *Member) (string, bool) {
 		return "its peer URL is https now", true
 	}
 	if reason, differs := f.clientAuthDiffers(m); differs {
+		return reason, true
+	}
+	if reason, differs := f.revokesDiffers(m); differs {
 		return reason, true
 	}
 	if f.EveryoneDials() && s.Plain != f.Cluster.Spec.TLS.AllowPlaintextClients {

@@ -27,8 +27,20 @@ type Secret struct {
 	Anchors []Certificate
 	// Previous is the first certificate of previous.crt: the authority before this one, while it still signs.
 	Previous *Certificate
+	// CRL is the list of revoked certificates in ca.crl; nil for none.
+	CRL *CRL `json:",omitempty"`
 	// Flaw says why what tls.crt, tls.key and ca.crt hold can't be used together, such as "tls.key does not belong to
 	// tls.crt". Empty when it can.
+	Flaw string
+}
+
+// CRL is what a list of revoked certificates says.
+type CRL struct {
+	// ID is the SHA-256 of the list in DER, in hexadecimal.
+	ID string
+	// Serials are the numbers of the certificates, in hexadecimal.
+	Serials []string
+	// Flaw says why it can't be used; empty when it can.
 	Flaw string
 }
 
@@ -36,6 +48,8 @@ type Secret struct {
 type Certificate struct {
 	// ID is the SHA-256 of the certificate in hexadecimal.
 	ID string
+	// Serial is its number, in hexadecimal.
+	Serial string
 	// CommonName of the subject.
 	CommonName string
 	// Subject is the SHA-256 of the whole subject in hexadecimal: how a member names the authorities that it trusts.

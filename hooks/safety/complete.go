@@ -10,6 +10,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
+	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
@@ -42,6 +43,9 @@ func complete(j *judgement) {
 	}
 	if keys := objects.RestoreSecret(c.Name); j.o.Children.Secrets[keys] != nil { // pods that start again may name it
 		must("Secret", keys)
+	}
+	if list := defaults.CRLSecret(c.Name); j.o.Children.Secrets[list] != nil && facts.MountsCRL(j.o.Children.Pods) {
+		must("Secret", list)
 	}
 	if c.Spec.NetworkPolicy.Mode != v1beta1.NetworkPolicyDisabled && c.Spec.HostNetwork == nil {
 		must("NetworkPolicy", c.Name)

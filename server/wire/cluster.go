@@ -223,12 +223,17 @@ func (r *ClusterCall) Secret(name string) map[string][]byte {
 
 // sources are the Secrets that a recipe may read: the cluster's own, and that which it names of others.
 func (r *ClusterCall) sources(recipe decision.Recipe) map[string]map[string][]byte {
-	adopt, is := recipe.(decision.Adopt)
-	if !is {
+	from := ""
+	switch recipe := recipe.(type) {
+	case decision.Adopt:
+		from = recipe.From
+	case decision.Revoked:
+		from = recipe.From
+	default:
 		return r.secrets
 	}
 	all := maps.Clone(r.secrets)
-	all[adopt.From] = r.Secret(adopt.From)
+	all[from] = r.Secret(from)
 	return all
 }
 

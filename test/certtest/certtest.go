@@ -53,7 +53,21 @@ func New(t testing.TB, template x509.Certificate, by *Pair) *Pair {
 func Authority(t testing.TB, subject pkix.Name) *Pair {
 	t.Helper()
 	return New(t, x509.Certificate{Subject: subject, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign}, nil)
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}, nil)
+}
+
+// CRL is a list of revoked certificates, in DER, signed by this authority.
+func (p *Pair) CRL(t testing.TB, revoked ...*x509.Certificate) []byte {
+	t.Helper()
+	list := &x509.RevocationList{Number: big.NewInt(int64(len(revoked))), ThisUpdate: time.Now(),
+		NextUpdate: time.Now().Add(time.Hour)}
+	for _, c := range revoked {
+		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries,
+			x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: time.Now()})
+	}
+	der, err := x509.CreateRevocationList(rand.Reader, list, p.Certificate, p.Key)
+	require.NoError(t, err)
+	return der
 }
 
 // PEM is the certificate as text.

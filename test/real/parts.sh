@@ -18,9 +18,10 @@ seed=$((16#${commit:0:6} + 1)) # the same commit plays the same again
 what() {
   case $1 in
     core) echo TestMembers TestOneMember TestUsersAndRoles TestSnapshots TestQuorateHasNoCredentials TestTokenIsNowhere TestNoKeyInAnAnnotation TestABootstrapThatStallsSaysSo TestAVersionIsCorrectedBeforeTheClusterBegins ;;
-    data) echo TestEpochs TestStream TestSchedule TestMirror TestMirrorOfStored TestUpkeep TestVolumes TestVolumeSnapshots TestClaims TestANamespaceComesBackFromABackup ;;
+    data) echo TestEpochs TestStream TestSchedule TestMirror TestMirrorOfStored TestANamespaceComesBackFromABackup ;;
+    volumes) echo TestUpkeep TestVolumes TestVolumeSnapshots TestClaims ;;
     moves) echo TestJoinPlainAndBack TestJoinByTLSAndStay TestJoinWithTheirAuthority TestJoinBitnami TestMoveOut TestOnTheHostsNetwork TestMembersOnNodes ;;
-    changes) echo TestUpgradesAndDowngrades TestMemory TestCertificatesRenewThemselvesUnderLoad TestPlainTextLearnsTLSUnderLoad TestCertificatesOfOnesOwn TestCertManager TestComesBackWithoutTheOperatorsCertificate TestDisruptions TestWhatKubernetesRefusesIsSaid TestTenantsAskForTooMuch TestCheck ;;
+    changes) echo TestUpgradesAndDowngrades TestMemory TestCertificatesRenewThemselvesUnderLoad TestPlainTextLearnsTLSUnderLoad TestRevokedClients TestCertificatesOfOnesOwn TestCertManager TestComesBackWithoutTheOperatorsCertificate TestDisruptions TestWhatKubernetesRefusesIsSaid TestTenantsAskForTooMuch TestCheck ;;
     pages) echo TestDocuments TestSamples ;;
     versions) echo TestEveryMinorVersion TestJoinEveryMinorVersion TestJoinAStatefulSet TestAPIServer TestCoreDNS ;;
     big) echo TestLargeDatabase TestPage TestWhoLeads ;;
@@ -39,7 +40,7 @@ what() {
 # Stories that have a target of their own: they measure, or want checkouts of other projects.
 # shellcheck disable=SC2034 # read by test/real/parts_test.go
 elsewhere="TestFleet TestKamaji TestKarmada TestMembersBesideOthers TestPatroni TestRollBesideByHand"
-parts=(core data moves changes pages versions big nodes chaos upgrade selfhosted-1 selfhosted-2 selfhosted-3 ipv6 install releases model walks fuzz)
+parts=(core data volumes moves changes pages versions big nodes chaos upgrade selfhosted-1 selfhosted-2 selfhosted-3 ipv6 install releases model walks fuzz)
 
 tags=$(sed -n 's/^TAGS := //p' Makefile)
 
@@ -114,7 +115,7 @@ ended() {
 
 play() {
   case $1 in
-    core | data | moves | changes | pages) stories "$(what "$1")" ;;
+    core | data | volumes | moves | changes | pages) stories "$(what "$1")" ;;
     versions | big) stories "$(what "$1")" -long ;;
     nodes) # whole, half an hour: make lab-down story NODES=5 RUN=TestNodesComeAndGo
       make --no-print-directory lab-down && NODES=5 stories "$(what nodes)" -long -nodes.for 8m

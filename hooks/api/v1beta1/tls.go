@@ -39,6 +39,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Secrets' || has(self.secrets)",message="tls.mode Secrets needs tls.secrets: the names of the Secrets with the certificates"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'CertManager' || has(self.certManager)",message="tls.mode CertManager needs tls.certManager.issuerRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.cipherSuites) || size(self.cipherSuites) == 0 || !has(self.minVersion) || self.minVersion != 'TLS1.3'",message="tls.cipherSuites can't be used with minVersion TLS1.3, whose suites can't be chosen; remove one of the two"
+// +kubebuilder:validation:XValidation:rule="!has(self.clientCRLSecretRef) || (self.mode != 'Disabled' && self.clientAuth != 'None')",message="tls.clientCRLSecretRef needs clients with certificates: remove it where tls.mode is Disabled or tls.clientAuth is None"
 type TLSSpec struct {
 	// Mode is Auto (Quorate makes and renews all certificates), Secrets (yours), CertManager (through an issuer of
 	// yours) or Disabled (plain text). It can be changed later from Disabled to another one, and in no other way.
@@ -70,6 +71,12 @@ type TLSSpec struct {
 	// CertManager is about the mode CertManager.
 	// +optional
 	CertManager *CertManagerTLS `json:"certManager,omitempty"`
+
+	// ClientCRLSecretRef names a Secret with a list of revoked certificates (an X.509 CRL, PEM or DER) under ca.crl and
+	// the label etcd.quorate.dev/cluster. Members let no client in whose certificate has a number of the list. A new
+	// list needs no restart; connections that are open stay. One that can't be used changes nothing.
+	// +optional
+	ClientCRLSecretRef *SecretRef `json:"clientCRLSecretRef,omitempty"`
 
 	// ExtraSANs are further names (DNS names or IP addresses) in the servers' certificate, such as that of a load
 	// balancer. Modes Auto and CertManager; a change needs no restart.

@@ -4,6 +4,8 @@ package conformance
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"os"
 	"strings"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks/decision"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
@@ -59,6 +62,36 @@ func TestHandshake(t *testing.T) {
 			assert.NotEqual(t, first.Certificate, h.Certificate)
 			assert.Equal(t, first.Trusts, h.Trusts)
 		})
+	})
+}
+
+// TestRevokedClients: a member reads the list of revoked clients at each handshake, as DER on every release, and lets no
+// one in while it can't: that is why it gets a copy of ours.
+func TestRevokedClients(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		ca := etcdproc.NewAuthority(t)
+		file := ca.File("ca.crl")
+		lists := func(list []byte) { require.NoError(t, os.WriteFile(file, list, 0o600)) }
+		lists(ca.CRL(t))
+		c := etcdproc.StartTLS(t, version, "demo", 1, ca, objects.FlagCRL+"="+file)
+		endpoints := c.Endpoints()
+		endpoints[0].ServerName = "127.0.0.1"
+		comes := func(config *tls.Config) string {
+			_, health := (&etcdops.Etcd{TLS: config}).Observe(t.Context(), endpoints)
+			return health["demo-0"].Err
+		}
+		root, web := ca.Client("root"), ca.Client("web")
+		of, err := x509.ParseCertificate(web.Certificates[0].Certificate[0])
+		require.NoError(t, err)
+		assert.Empty(t, comes(web))
+		lists(ca.CRL(t, of))
+		assert.NotEmpty(t, comes(web), "it is revoked")
+		assert.Empty(t, comes(root))
+		lists([]byte("no list"))
+		assert.NotEmpty(t, comes(root))
+		lists(ca.CRL(t))
+		assert.Empty(t, comes(web))
+		assert.Empty(t, comes(root))
 	})
 }
 

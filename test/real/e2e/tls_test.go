@@ -9,10 +9,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -276,5 +278,61 @@ func TestComesBackWithoutTheOperatorsCertificate(t *testing.T) {
 
 	c.kube("label", "secret", "mine-operator", objects.LabelCluster+"="+name)
 	c.converges(3)
+	w.losesNothing()
+}
+
+// TestRevokedClients: a certificate that a list names is let in no more, a new list reaches the members without a
+// restart, and one that can't be used changes nothing for the writer that goes on through all of it.
+func TestRevokedClients(t *testing.T) {
+	beside(t)
+	c := newCluster(t, three)
+	c.converges(3)
+	ours := forgerWith(t, c.secretOf(name+"-ca"))
+	tomorrow := time.Now().Add(24 * time.Hour)
+	stolen, another := ours.client("client", tomorrow), ours.client("client", tomorrow)
+	w := c.writes()
+	for _, pod := range c.pods() {
+		letsIn(t, pod, stolen)
+	}
+	lists := func(list []byte) {
+		c.adds(fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: revoked, labels: {%s: %s}}\ndata: {ca.crl: %s}\n",
+			objects.LabelCluster, name, base64.StdEncoding.EncodeToString(list)))
+	}
+	asPEM := func(of tls.Certificate) []byte {
+		return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: ours.CRL(t, of.Leaf)})
+	}
+	lists(asPEM(stolen))
+	c.edit(`{"tls":{"clientCRLSecretRef":{"name":"revoked"}}}`)
+	knows := func(out, in tls.Certificate) {
+		t.Helper()
+		eventually(t, "every member knows the list", func() string {
+			for _, pod := range c.pods() {
+				if knock(pod, 2379, out) == nil {
+					return pod.Name + " lets in who is revoked"
+				}
+				if err := knock(pod, 2379, in); err != nil {
+					return fmt.Sprintf("%s: %v", pod.Name, err)
+				}
+			}
+			return c.notConverged(3)
+		})
+	}
+	knows(stolen, another)
+	started := c.lives()
+
+	lists(asPEM(another))
+	began := time.Now()
+	knows(another, stolen)
+	t.Logf("another list: %.1f s", time.Since(began).Seconds())
+	lists([]byte("no list"))
+	eventually(t, "it is said", func() string {
+		words := meta.FindStatusCondition(c.object().Status.Conditions, v1beta1.Advised).Message
+		return while(!strings.Contains(words, "the list before it stays in effect"), words)
+	})
+	require.Error(t, knock(c.pods()[0], 2379, another))
+	assert.Equal(t, started, c.lives(), "no member was restarted for it")
+
+	c.edit(`{"tls":{"clientCRLSecretRef":null}}`)
+	knows(tls.Certificate{}, another)
 	w.losesNothing()
 }
