@@ -161,6 +161,22 @@ var servers = map[string]func(t *testing.T, a authority) (place archive.Place, w
 		way := wayTo(t, "http://"+address, a.servers)
 		return archive.Place{URL: "s3://backups/etcd" + s3Query + way.URL, CAFile: a.file}, way
 	},
+	"another s3": func(t *testing.T, a authority) (archive.Place, *way) {
+		address := os.Getenv("QUORATE_S3_ENDPOINT")
+		if address == "" {
+			t.Skip("QUORATE_S3_ENDPOINT is no address of a server, with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+		}
+		way := wayTo(t, address, a.servers)
+		bucket := "quorate-" + strings.ToLower(rand.Text())
+		created, err := blob.OpenBucket(context.Background(), "s3://"+bucket+s3Query+address)
+		require.NoError(t, err)
+		var client *s3.Client
+		require.True(t, created.As(&client))
+		_, err = client.CreateBucket(context.Background(), &s3.CreateBucketInput{Bucket: &bucket})
+		require.NoError(t, err)
+		const without = "&request_checksum_calculation=when_required&response_checksum_validation=when_required"
+		return archive.Place{URL: "s3://" + bucket + "/etcd" + s3Query + way.URL + without, CAFile: a.file}, way
+	},
 	"gs": func(t *testing.T, a authority) (archive.Place, *way) {
 		address, root := fmt.Sprintf("127.0.0.1:%d", etcdproc.Port(t)), t.TempDir()
 		_, port, _ := strings.Cut(address, ":")
@@ -314,7 +330,7 @@ func storeStory(t *testing.T, o archive.Order, way *way) {
 	})
 	chapter(t, "no such bucket", func(t *testing.T) {
 		wrong := o
-		wrong.Place.URL = strings.Replace(o.Place.URL, "//backups/", "//elsewhere/", 1)
+		wrong.Place.URL = strings.Replace(o.Place.URL, "/etcd", "-elsewhere/etcd", 1)
 		_, err := archive.Take(context.Background(), wrong)
 		assert.Equal(t, archive.NotFound, archive.ReasonOf(err), "%v", err)
 	})
