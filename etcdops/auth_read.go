@@ -123,7 +123,8 @@ func (e *Etcd) tryPasswords(ctx context.Context, client *clientv3.Client, want u
 			return err
 		})
 	}
-	return later, together(ctx, triesAtOnce, questions)
+	err = together(ctx, triesAtOnce, questions)
+	return later, err
 }
 
 // readRole is what a role permits; nothing when it has just been deleted.
@@ -175,7 +176,7 @@ func (e *Etcd) tryPassword(ctx context.Context, client *clientv3.Client,
 	if err != nil {
 		return 0, err
 	}
-	err = e.readOne(ctx, func(ctx context.Context) error {
+	err = e.call(ctx, callAuthRead, authorizeTime, func(ctx context.Context) error {
 		_, err := client.Authenticate(ctx, want.Name, password)
 		switch {
 		case err == nil:

@@ -64,8 +64,9 @@ func forged(d *decision.DesiredSecret, before map[string]*observation.Secret) *o
 		if r.Previous {
 			signer = before[r.Signer].Previous
 		}
-		return &observation.Secret{Keys: pair, Trust: before[r.Signer].Trust, Certificate: &observation.Certificate{
-			ID:         fmt.Sprintf("%s by %s at %s", d.Name, signer.ID, r.NotBefore.Format(time.RFC3339)),
+		id := fmt.Sprintf("%s by %s at %s", d.Name, signer.ID, r.NotBefore.Format(time.RFC3339))
+		return &observation.Secret{Keys: pair, Trust: before[r.Signer].Trust, Serials: []string{id}, Certificate: &observation.Certificate{
+			ID:         id,
 			CommonName: r.CommonName, Issuer: signer.Key,
 			NotBefore: r.NotBefore, NotAfter: r.NotAfter, Names: r.Names, Server: r.Server, Client: r.Client,
 		}}
@@ -80,7 +81,7 @@ func forged(d *decision.DesiredSecret, before map[string]*observation.Secret) *o
 	case decision.TokenKeys:
 		return &observation.Secret{Keys: []string{objects.KeyTokenPrivate, objects.KeyTokenPublic}}
 	case decision.Revoked:
-		return revoking(r.From)
+		return revoking("list of " + r.From)
 	case nil:
 		s := *before[d.Name]
 		return &s

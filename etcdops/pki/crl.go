@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"math/big"
 
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
@@ -17,35 +18,51 @@ const (
 	mostRevoked = 1000
 )
 
-// crlOf is a list of revoked certificates in DER: the first in a PEM text, or what is DER already.
-func crlOf(text []byte) []byte {
-	if block, _ := pem.Decode(text); block != nil {
-		return block.Bytes
+// serialOf is a certificate's number as etcd compares it: without a sign.
+func serialOf(n *big.Int) string { return hex.EncodeToString(n.Bytes()) }
+
+// parseCRL reads a list in PEM or DER. The flaw says why etcd would not, in one of its releases; empty for nothing.
+func parseCRL(text []byte) (list *x509.RevocationList, flaw string) {
+	if len(text) > largestCRL {
+		return nil, fmt.Sprintf("ca.crl has %d bytes, and %d are the most", len(text), largestCRL)
 	}
-	return text
+	der := text
+	if block, rest := pem.Decode(text); block != nil {
+		if next, _ := pem.Decode(rest); next != nil || block.Type != "X509 CRL" {
+			return nil, "ca.crl must have one list (X509 CRL) and nothing else: etcd takes one"
+		}
+		der = block.Bytes
+	}
+	list, err := x509.ParseRevocationList(der)
+	if err != nil || len(list.Raw) != len(der) {
+		return nil, "ca.crl is no list of revoked certificates (an X.509 CRL of version 2, for which openssl wants " +
+			"crl_extensions) in PEM or DER"
+	}
+	if n := len(list.RevokedCertificateEntries); n > mostRevoked {
+		return nil, fmt.Sprintf("ca.crl names %d certificates, and %d are the most: replace the authority instead", n,
+			mostRevoked)
+	}
+	return list, ""
 }
 
 func readCRL(text []byte) *observation.CRL {
-	if len(text) > largestCRL {
-		return &observation.CRL{Flaw: fmt.Sprintf("ca.crl has %d bytes, and %d are the most", len(text), largestCRL)}
-	}
-	list, err := x509.ParseRevocationList(crlOf(text))
-	if err != nil {
-		return &observation.CRL{Flaw: "ca.crl is no list of revoked certificates (X.509 CRL) in PEM or DER"}
-	}
-	if n := len(list.RevokedCertificateEntries); n > mostRevoked {
-		return &observation.CRL{Flaw: fmt.Sprintf("ca.crl names %d certificates, and %d are the most: replace the "+
-			"authority instead", n, mostRevoked)}
+	list, flaw := parseCRL(text)
+	if flaw != "" {
+		return &observation.CRL{Flaw: flaw}
 	}
 	sum := sha256.Sum256(list.Raw)
 	read := &observation.CRL{ID: hex.EncodeToString(sum[:])}
 	for _, revoked := range list.RevokedCertificateEntries {
-		read.Serials = append(read.Serials, revoked.SerialNumber.Text(16))
+		read.Serials = append(read.Serials, serialOf(revoked.SerialNumber))
 	}
 	return read
 }
 
-// revoked is the list of another Secret as etcd reads it.
-func revoked(from map[string][]byte) map[string][]byte {
-	return map[string][]byte{objects.KeyCRL: crlOf(from[objects.KeyCRL])}
+// revoked is the list of another Secret as every etcd reads it.
+func revoked(name string, from map[string][]byte) (map[string][]byte, error) {
+	list, flaw := parseCRL(from[objects.KeyCRL])
+	if flaw != "" {
+		return nil, fmt.Errorf("the Secret %s: %s", name, flaw)
+	}
+	return map[string][]byte{objects.KeyCRL: list.Raw}, nil
 }

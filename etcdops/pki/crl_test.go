@@ -29,7 +29,7 @@ func TestCRL(t *testing.T) {
 		crl := read(list)
 		require.NotNil(t, crl)
 		assert.Empty(t, crl.Flaw)
-		assert.Equal(t, []string{web.SerialNumber.Text(16)}, crl.Serials)
+		assert.Equal(t, []string{serialOf(web.SerialNumber)}, crl.Serials)
 		assert.Equal(t, read(der).ID, crl.ID)
 		data, err := Make("copy", decision.Revoked{From: "list"},
 			map[string]map[string][]byte{"list": {"ca.crl": list, "other": []byte("x")}})
@@ -38,8 +38,13 @@ func TestCRL(t *testing.T) {
 	}
 	assert.NotEqual(t, read(der).ID, read(ca.CRL(t)).ID)
 	assert.Nil(t, read(nil))
-	for _, bad := range [][]byte{[]byte("hunter2"), ca.PEM(), der[:20], ca.Raw} {
-		assert.Equal(t, "ca.crl is no list of revoked certificates (X.509 CRL) in PEM or DER", read(bad).Flaw)
+	chain := Read(&corev1.Secret{Data: map[string][]byte{"tls.crt": slices.Concat(web.PEM(), ca.PEM())}})
+	assert.Equal(t, []string{serialOf(web.SerialNumber), serialOf(ca.SerialNumber)}, chain.Serials, "etcd asks for all")
+	for _, bad := range [][]byte{slices.Concat(text, text), ca.PEM()} {
+		assert.Equal(t, "ca.crl must have one list (X509 CRL) and nothing else: etcd takes one", read(bad).Flaw)
+	}
+	for _, bad := range [][]byte{[]byte("hunter2"), der[:20], ca.Raw, slices.Concat(der, der), append(der, '\n')} {
+		assert.Contains(t, read(bad).Flaw, "ca.crl is no list of revoked certificates")
 	}
 	many := slices.Repeat([]*x509.Certificate{web.Certificate}, mostRevoked+1)
 	assert.Equal(t, "ca.crl names 1001 certificates, and 1000 are the most: replace the authority instead",

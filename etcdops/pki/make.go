@@ -40,7 +40,7 @@ func Make(name string, recipe decision.Recipe, observed map[string]map[string][]
 	case decision.Adopt:
 		return adopt(r, old, observed[r.From])
 	case decision.Revoked:
-		return revoked(observed[r.From]), nil
+		return revoked(r.From, observed[r.From])
 	case decision.TokenKeys:
 		return tokenKeys()
 	case decision.Password:

@@ -195,11 +195,13 @@ func sizeOf(s *observation.Secret) int64 {
 	}
 	of(s.Certificate)
 	of(s.Previous)
+	serials := s.Serials
 	if s.CRL != nil {
 		n += 128 + len(s.CRL.Flaw)
-		for _, serial := range s.CRL.Serials {
-			n += 16 + len(serial)
-		}
+		serials = slices.Concat(serials, s.CRL.Serials)
+	}
+	for _, serial := range serials {
+		n += 16 + len(serial)
 	}
 	for _, list := range [][]observation.Certificate{s.Trust, s.Anchors} {
 		for i := range list {

@@ -86,6 +86,9 @@ func readPair(read *observation.Secret, data map[string][]byte) {
 		return
 	}
 	read.Certificate = describe(chain[0])
+	for _, c := range chain {
+		read.Serials = append(read.Serials, serialOf(c.SerialNumber))
+	}
 	if untrusted != nil {
 		read.Flaw = "ca.crt: " + untrusted.Error()
 		return
@@ -231,7 +234,7 @@ func certificates(text []byte) ([]*x509.Certificate, error) {
 // describe is what a certificate says, in the words of hooks.
 func describe(c *x509.Certificate) *observation.Certificate {
 	d := &observation.Certificate{
-		ID: Identify(c), Serial: c.SerialNumber.Text(16), CommonName: c.Subject.CommonName, Subject: Subject(c.RawSubject),
+		ID: Identify(c), CommonName: c.Subject.CommonName, Subject: Subject(c.RawSubject),
 		Key: hex.EncodeToString(c.SubjectKeyId), Issuer: hex.EncodeToString(c.AuthorityKeyId),
 		NotBefore: c.NotBefore, NotAfter: c.NotAfter, Authority: c.IsCA,
 		Server: slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageServerAuth) ||

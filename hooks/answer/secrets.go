@@ -68,19 +68,26 @@ func tokenKeys(f *facts.Facts) *decision.DesiredSecret {
 	return secretOf(f, name, corev1.SecretTypeOpaque, decision.TokenKeys{})
 }
 
-// revokedClients is the list that members' pods mount: the last one that could be used, while a pod has it; nil for
-// none.
+// revokedClients is the list that members' pods mount: the last one that could be used; nil for none.
 func revokedClients(f *facts.Facts) *decision.DesiredSecret {
 	name := defaults.CRLSecret(f.Cluster.Name)
+	source := defaults.CRLSource(f.Cluster)
 	old := f.Children.Secrets[name]
-	from := f.CRL()
-	switch {
-	case from != nil && (old == nil || old.CRL == nil || old.CRL.ID != from.CRL.ID):
-		return secretOf(f, name, corev1.SecretTypeOpaque, decision.Revoked{From: from.Name})
-	case old != nil && (defaults.CRLSource(f.Cluster) != "" || f.MountsCRL()):
-		return secretOf(f, name, corev1.SecretTypeOpaque, nil)
+	list := f.CRL()
+	if old == nil && list == nil {
+		return nil
 	}
-	return nil
+	wanted := secretOf(f, name, corev1.SecretTypeOpaque, nil)
+	switch {
+	case list != nil:
+		wanted.Annotations[objects.AnnotationMadeFor] = source
+		if now := f.CopiedCRL(); now == nil || now.ID != list.ID {
+			wanted.Make = decision.Revoked{From: source}
+		}
+	case source != "":
+		wanted.Annotations[objects.AnnotationMadeFor] = old.Annotations[objects.AnnotationMadeFor]
+	}
+	return wanted
 }
 
 // authority says what should be done with the cluster's authority; nil for nothing.
@@ -167,6 +174,9 @@ func outlived(f *facts.Facts, l defaults.Leaf, signer *observation.Certificate) 
 	was := old.Certificate
 	begins := f.Now.Before(was.NotBefore)
 	ends := !f.Now.Before(was.Due()) && was.NotAfter.Before(signer.NotAfter)
+	if facts.Lists(f.ListedCRL(), old) { // no member takes it any more, or would
+		return true
+	}
 	return old.Annotations[objects.AnnotationMadeFor] != l.Fingerprint() || begins || ends || was.Issuer != signer.Key
 }
 

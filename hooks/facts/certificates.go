@@ -100,8 +100,8 @@ func (f *Facts) served() string {
 	if len(ids) == 0 {
 		return ""
 	}
-	if own := f.Children.Secrets[defaults.CRLSecret(f.Cluster.Name)]; own != nil && own.CRL != nil {
-		ids = append(ids, own.CRL.ID)
+	if list := f.CopiedCRL(); list != nil {
+		ids = append(ids, list.ID)
 	}
 	return objects.Digest(ids...)
 }

@@ -60,7 +60,7 @@ func (f *Facts) allCertificateProblems() []string {
 			return list // nothing else can be there
 		}
 	}
-	if why := f.CRLFlaw(); why != "" && !f.everHadQuorum() {
+	if why := f.crlAwaited(); why != "" {
 		list = append(list, why)
 	}
 	list = append(list, f.podCertificateProblems()...)

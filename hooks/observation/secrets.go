@@ -21,6 +21,8 @@ type Secret struct {
 	Unfit map[string]string
 	// Certificate is the first one of tls.crt; nil when there is none that can be read.
 	Certificate *Certificate
+	// Serials are the numbers of all certificates of tls.crt, in hexadecimal.
+	Serials []string `json:",omitempty"`
 	// Trust are the certificates of ca.crt, in its order.
 	Trust []Certificate
 	// Anchors are those of Trust that the certificate leads to, over the others in tls.crt.
@@ -48,8 +50,6 @@ type CRL struct {
 type Certificate struct {
 	// ID is the SHA-256 of the certificate in hexadecimal.
 	ID string
-	// Serial is its number, in hexadecimal.
-	Serial string
 	// CommonName of the subject.
 	CommonName string
 	// Subject is the SHA-256 of the whole subject in hexadecimal: how a member names the authorities that it trusts.

@@ -10,7 +10,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/decision"
 	"github.com/quorate-dev/quorate/hooks/defaults"
-	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/observation"
 )
@@ -44,7 +43,7 @@ func complete(j *judgement) {
 	if keys := objects.RestoreSecret(c.Name); j.o.Children.Secrets[keys] != nil { // pods that start again may name it
 		must("Secret", keys)
 	}
-	if list := defaults.CRLSecret(c.Name); j.o.Children.Secrets[list] != nil && facts.MountsCRL(j.o.Children.Pods) {
+	if list := defaults.CRLSecret(c.Name); j.o.Children.Secrets[list] != nil { // as may one that is not seen yet
 		must("Secret", list)
 	}
 	if c.Spec.NetworkPolicy.Mode != v1beta1.NetworkPolicyDisabled && c.Spec.HostNetwork == nil {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
@@ -66,7 +67,8 @@ func (t through) forward(ctx context.Context, namespace, pod string, port int) (
 type executable struct {
 	name   string
 	passed []string
-	warned io.Writer // by a program in a pod that succeeds
+	warned io.Writer // by a program in a pod that succeeds, once
+	said   sync.Map
 }
 
 // refusal is a call of kubectl that failed, with what it said.
@@ -137,9 +139,16 @@ func (e *executable) reading(ctx context.Context, stdin []byte, args ...string) 
 		return nil, &refusal{args, strings.TrimSpace(errs.String()), err}
 	}
 	if args[0] == "exec" {
-		_, _ = e.warned.Write(errs.Bytes()) // the answer is there all the same
+		e.warn(errs.Bytes()) // the answer is there all the same
 	}
 	return out.Bytes(), nil
+}
+
+// warn passes on what was not said before.
+func (e *executable) warn(words []byte) {
+	if _, before := e.said.LoadOrStore(string(words), true); !before {
+		_, _ = e.warned.Write(words)
+	}
 }
 
 func (e *executable) with(args []string) []string {

@@ -3,6 +3,7 @@ package kubectl
 import (
 	"bytes"
 	"io"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -10,12 +11,15 @@ import (
 // plain is a terminal, or a file, to which nothing is written but text: messages, names and logs that are shown hold
 // what tenants wrote, and an escape sequence in it would be obeyed.
 type plain struct {
+	lock sync.Mutex
 	to   io.Writer
 	rest []byte // the beginning of a character
 }
 
 // Write implements io.Writer.
 func (p *plain) Write(text []byte) (int, error) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
 	n := len(text)
 	text = append(p.rest, text...)
 	p.rest = nil

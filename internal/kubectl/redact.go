@@ -33,7 +33,7 @@ type redactor struct {
 const shortestKnown = 6
 
 // publicKeys of Secrets hold what is no secret, and may be an ordinary word.
-var publicKeys = []string{"username", "user", "namespace", "type", "ca.crt", corev1.TLSCertKey}
+var publicKeys = []string{"username", "user", "namespace", "type", "ca.crt", "ca.crl", corev1.TLSCertKey}
 
 // newRedactor knows what these Secrets hold, as it is and in the forms in which it may be written elsewhere.
 func newRedactor(secrets []corev1.Secret) *redactor {

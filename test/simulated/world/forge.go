@@ -60,6 +60,13 @@ func (w *World) forged(recipe decision.Recipe, old *observation.Secret,
 		if from := observed[r.From]; from != nil {
 			s.Trust = append(s.Trust, from.Trust...)
 		}
+	case decision.Revoked:
+		from := observed[r.From]
+		if from == nil || from.CRL == nil || from.CRL.Flaw != "" {
+			return nil, fmt.Errorf("the list in Secret %s can't be copied", r.From)
+		}
+		s.Keys = []string{objects.KeyCRL}
+		s.CRL = from.CRL
 	case decision.TokenKeys:
 		s.Keys = []string{objects.KeyTokenPrivate, objects.KeyTokenPublic}
 	case decision.StreamKeys:
@@ -115,6 +122,7 @@ func (w *World) leaf(r decision.Leaf, signer *observation.Secret) (*observation.
 		},
 		Trust: signer.Trust,
 	}
+	s.Serials = []string{s.Certificate.ID}
 	s.Flaw = flaw(s)
 	return s, nil
 }
