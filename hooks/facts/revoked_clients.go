@@ -102,7 +102,7 @@ func (f *Facts) Revokes() bool {
 
 // crlAwaited says which list a cluster waits for before it begins; empty for none. What has begun goes on without.
 func (f *Facts) crlAwaited() string {
-	began := f.everHadQuorum() || f.Epoch != nil && f.Epoch.N > 1
+	began := f.everHadQuorum() || f.Cluster.Status.ClusterID != "" || f.Epoch != nil && f.Epoch.N > 1
 	switch {
 	case began || defaults.CRLSource(f.Cluster) == "" || f.CopiedCRL() != nil:
 		return ""

@@ -33,7 +33,18 @@ func tlsFlagsWrong(j *judgement, m *facts.Member) bool {
 	if !s.Certificates || !s.Peers || !facts.ByTLS(m.PeerURLs...) {
 		return true
 	}
-	return s.Plain != defaults.AllowsPlaintext(j.o.Cluster) || opensWrongly(j, m)
+	return s.Plain != defaults.AllowsPlaintext(j.o.Cluster) || opensWrongly(j, m) || revokesWrongly(j, m)
+}
+
+// revokesWrongly reports whether the member has no list of revoked clients and could, or has one that is not asked for,
+// or by which its pod could not start again.
+func revokesWrongly(j *judgement, m *facts.Member) bool {
+	asked := j.o.Cluster.Spec.TLS.ClientCRLSecretRef != nil
+	copied := j.o.Children.Secrets[defaults.CRLSecret(j.o.Cluster.Name)]
+	if facts.TLSFlagsOf(m.Pod).Revokes {
+		return !asked || copied == nil
+	}
+	return asked && copied != nil && copied.CRL != nil && copied.CRL.Flaw == ""
 }
 
 // opensWrongly reports whether the member asks clients for a certificate and need not, or the other way round, or does

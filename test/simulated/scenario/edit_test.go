@@ -45,6 +45,7 @@ var clusterFields = map[string]string{
 	"replacement":    "MemberReplacement.Policy",
 	"replicas":       "Replicas",
 	"retire":         "RemoveExternalMembers",
+	"revoked":        "TLS.ClientCRLSecretRef.Name",
 	"sans":           "TLS.ExtraSANs",
 	"snapshot-first": "SnapshotBeforeUpgrade",
 	"schedule":       "Maintenance.Defragmentation.Schedule",

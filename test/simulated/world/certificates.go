@@ -279,6 +279,20 @@ func (w *World) Provide(name, cluster, signer string, trusted []string, c observ
 	if flawed {
 		s.Flaw = "tls.key does not belong to tls.crt, or can't be read"
 	}
+	w.keep(s)
+}
+
+// Revoke makes or replaces a Secret that others keep for a cluster, with a list of revoked certificates.
+func (w *World) Revoke(name, cluster string, list observation.CRL) {
+	w.keep(&observation.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{objects.LabelCluster: cluster}},
+		Type:       corev1.SecretTypeOpaque, Keys: []string{objects.KeyCRL}, CRL: &list,
+	})
+}
+
+// keep makes a Secret, or replaces what it has.
+func (w *World) keep(s *observation.Secret) {
+	name := s.Name
 	if old := w.Secret(name); old != nil {
 		s.ObjectMeta = old.ObjectMeta
 		w.put(SecretKind, s)
