@@ -23,9 +23,11 @@ const (
 	// DiskLook is how often the disks are looked at, where that is asked for.
 	DiskLook = 5 * time.Second
 	// leaderStays is how long there is no other move of the leadership after one, and triedAgain how long after one
-	// that failed: each stops writes for a moment.
-	leaderStays = 10 * time.Minute
-	triedAgain  = time.Minute
+	// that failed: each stops writes for a moment. After one that follows soon it is twice as long, up to leaderStaysMost:
+	// a disk that is slow every other time is better left alone.
+	leaderStays     = 10 * time.Minute
+	leaderStaysMost = time.Hour
+	triedAgain      = time.Minute
 	// slowTimes is how many times as long as others a slow disk takes.
 	slowTimes = 4
 	// SlowLeast is how long it takes at least. etcd's guide has 99 of 100 syncs below 10 ms.
@@ -134,7 +136,7 @@ func (f *Facts) UntilLeaderMoves() time.Duration {
 	if next.IsZero() {
 		return 0
 	}
-	if left := next.Sub(f.Now); left <= leaderStays {
+	if left := next.Sub(f.Now); left <= leaderStaysMost {
 		return left
 	}
 	return 0
@@ -146,16 +148,23 @@ func (f *Facts) LeadershipMemory() v1beta1.LeadershipMemory {
 	if !f.WatchesDisks() && len(f.PreferredZones()) == 0 {
 		return s
 	}
-	s.NextMoveTime = f.Cluster.Status.Internal.Leadership.NextMoveTime
+	old := f.Cluster.Status.Internal.Leadership
+	s.NextMoveTime = old.NextMoveTime
+	s.Pause = old.Pause
 	t := f.Taken
-	if t == nil || !slices.Contains([]string{RuleMoveLeader, RuleLeaveSlowDisk, RulePreferZone}, t.Rule) {
+	switch {
+	case t == nil || !slices.Contains([]string{RuleMoveLeader, RuleLeaveSlowDisk, RulePreferZone}, t.Rule):
+		return s
+	case t.Err != "":
+		s.NextMoveTime = metav1.NewTime(f.NowInSeconds().Add(triedAgain))
 		return s
 	}
-	pause := leaderStays
-	if t.Err != "" {
-		pause = triedAgain
+	s.Pause.Duration = leaderStays
+	soon := f.Now.Before(old.NextMoveTime.Add(old.Pause.Duration))
+	if soon && t.Rule == RuleLeaveSlowDisk {
+		s.Pause.Duration = min(2*old.Pause.Duration, leaderStaysMost)
 	}
-	s.NextMoveTime = metav1.NewTime(f.NowInSeconds().Add(pause))
+	s.NextMoveTime = metav1.NewTime(f.NowInSeconds().Add(s.Pause.Duration))
 	return s
 }
 

@@ -88,6 +88,10 @@ type LeadershipMemory struct {
 	// +optional
 	NextMoveTime metav1.Time `json:"nextMoveTime,omitzero"`
 
+	// Pause is how long it stayed where it is after the last move.
+	// +optional
+	Pause metav1.Duration `json:"pause,omitzero"`
+
 	// SlowDisks are voters with a slow disk, for ten minutes at least.
 	// +optional
 	// +listType=map
