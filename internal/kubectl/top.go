@@ -160,8 +160,8 @@ func (a *invocation) topStored(ctx context.Context, c *v1beta1.EtcdCluster, d *t
 		d.remarks = append(d.remarks, "so many keys were changed since the last compaction that LIVE is an estimate")
 	}
 	if len(s.Contents.Prefixes) == 0 {
-		d.remarks = append(d.remarks, "its status names no prefix: of an encrypted snapshot `quorate-snapshot inspect "+
-			"--contents` tells them to those who can decrypt it; --live asks a member")
+		d.remarks = append(d.remarks, "its status names no prefix: no key has a slash, or it is encrypted; of an encrypted "+
+			"one `quorate-snapshot inspect --contents` tells them to those who can decrypt it; --live asks a member")
 	}
 	return nil
 }
@@ -397,7 +397,7 @@ func (a *invocation) printTop(d *topDocument) {
 		a.wrap(fmt.Sprintf("written from %s to %s UTC, as the stream of %s saw it", s.From.UTC().Format("15:04"),
 			s.To.UTC().Format("15:04"), s.Schedule))
 		if len(s.Contents.Prefixes) == 0 && s.Contents.Total.Writes > 0 {
-			a.wrap("it names no prefix, as what it stores is encrypted; --live asks a member")
+			a.wrap("it names no prefix: no key has a slash, or what it stores is encrypted; --live asks a member")
 		}
 		if s.Contents.Estimated {
 			a.wrap("so many keys were written that they are not counted, and that MOST may be too few")

@@ -78,7 +78,7 @@ func TestTopOfStreams(t *testing.T) {
 
 	k.streaming(fmt.Sprintf(writesTold, ""))
 	_, out, _ = k.runs(healthy(), "top", "orders", "-n", "shop")
-	assert.Contains(t, out, "as what it stores is encrypted")
+	assert.Contains(t, out, "or what it stores is encrypted")
 	k.streaming("null")
 	_, out, _ = k.runs(healthy(), "top", "orders", "-n", "shop")
 	assert.Contains(t, out, "does not tell who writes: nothing has arrived yet")

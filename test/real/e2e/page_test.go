@@ -24,16 +24,15 @@ func TestPage(t *testing.T) {
 	c.converges(3)
 	c.schedules("yearly", yearly, "store: "+bucket.yaml(c.ns))
 	c.streams("yearly", "")
-	begins := c.revision()
-	c.put("/registry/pods/a")
-	bucket.storedAfter(c, begins)
+	for _, key := range []string{"a", "b", "c"} {
+		require.NoError(t, putting(t, c.client(), "/registry/pods/"+key, "value"))
+	}
 	does := c.doing()
+	assert.Contains(t, does("snapshot", "--wait"), "Succeeded: ")
 	eventually(t, "the stream tells who writes", func() string {
 		screen := does("top")
-		if !strings.Contains(screen, "as the stream of yearly saw it") {
-			return screen
-		}
-		return ""
+		_, streamed, told := strings.Cut(screen, "as the stream of yearly saw it")
+		return while(!told || !strings.Contains(streamed, "/registry/pods/"), screen)
 	})
 
 	url := c.opensPage()
