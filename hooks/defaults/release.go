@@ -48,6 +48,15 @@ var (
 	Least36 = Release{3, 6, 4}
 )
 
+// Newest are the newest patch releases of each minor version that were known when this Quorate was built: the
+// waypoints of upgradePolicy Step. The API has the minor versions, too; a test compares them.
+var Newest = []Release{{3, 5, 35}, {3, 6, 16}, {3, 7, 3}}
+
+// Supported reports whether the release's minor version is one that Quorate knows.
+func Supported(r Release) bool {
+	return r.Major() == 3 && r.Minor() >= Newest[0].Minor() && r.Minor() <= Newest[len(Newest)-1].Minor()
+}
+
 // LosesMembers reports whether the release is older than these.
 func (r Release) LosesMembers() bool {
 	return r.Less(Least35) || !r.Less(Release{3, 6, 0}) && r.Less(Least36)

@@ -48,9 +48,9 @@ func Validate(s *v1beta1.EtcdClusterSpec, settings observation.Settings) error {
 	switch {
 	case err != nil:
 		return err
-	case r.LosesMembers() || !r.Less(Release{3, 8, 0}):
-		return fmt.Errorf("spec.version %s is not supported: use %s or later of 3.5, %s or later of 3.6, or 3.7",
-			s.Version, Least35, Least36)
+	case r.LosesMembers() || !Supported(r):
+		return fmt.Errorf("spec.version %s is not supported: use %s or later of 3.5, %s or later of 3.6, or 3.%d",
+			s.Version, Least35, Least36, Newest[len(Newest)-1].Minor())
 	case s.Replicas != nil && (*s.Replicas < 0 || *s.Replicas > 9):
 		return fmt.Errorf("spec.replicas %d is not between 0 and 9", *s.Replicas)
 	case s.Spares < 0 || s.Spares > 1:

@@ -35,14 +35,10 @@ var VersionGates = []versionGate{
 		"older releases of 3.6 write membership data that 3.7 does not accept"},
 }
 
-// Newest are the newest patch releases of each minor version that were known when this Quorate was built: the
-// waypoints of upgradePolicy Step.
-var Newest = []defaults.Release{{3, 5, 35}, {3, 6, 16}, {3, 7, 3}}
-
 // NewestReleases are the newest known patch releases of all minor versions that are supported, as in "3.6.16".
 func NewestReleases() []string {
 	var all []string
-	for _, r := range Newest {
+	for _, r := range defaults.Newest {
 		all = append(all, r.String())
 	}
 	return all
@@ -65,12 +61,12 @@ func UpgradePath(from, to defaults.Release) []defaults.Release {
 	}
 	at := from
 	for at.Minor() < to.Minor() {
-		g := VersionGates[at.Minor()-Newest[0].Minor()]
+		g := VersionGates[at.Minor()-defaults.Newest[0].Minor()]
 		if at.Less(g.Below) {
-			at = Newest[at.Minor()-Newest[0].Minor()]
+			at = defaults.Newest[at.Minor()-defaults.Newest[0].Minor()]
 			step(at)
 		}
-		next := Newest[at.Minor()+1-Newest[0].Minor()]
+		next := defaults.Newest[at.Minor()+1-defaults.Newest[0].Minor()]
 		if next.Minor() == to.Minor() && !to.Less(g.above) {
 			next = to
 		}
@@ -86,15 +82,10 @@ func UpgradePath(from, to defaults.Release) []defaults.Release {
 func (f *Facts) Hops() []defaults.Release {
 	from, err := defaults.ParseRelease(f.Epoch.Version)
 	to, err2 := defaults.ParseRelease(f.Cluster.Spec.Version)
-	if err != nil || err2 != nil || !Supported(from) || !Supported(to) {
+	if err != nil || err2 != nil || !defaults.Supported(from) || !defaults.Supported(to) {
 		return nil
 	}
 	return UpgradePath(from, to)
-}
-
-// Supported reports whether the release's minor version is one that Quorate knows.
-func Supported(r defaults.Release) bool {
-	return r.Major() == 3 && r.Minor() >= Newest[0].Minor() && r.Minor() <= Newest[len(Newest)-1].Minor()
 }
 
 // Release of etcd that the record names.

@@ -33,8 +33,8 @@ func version(j *judgement, old, now *facts.Epoch) {
 	case from.Minor() + 1:
 		arrived := func(m *facts.Member) bool { return m.Serving() && m.Health.Version == old.Version }
 		j.require(all(arrived), "S18", "on to %s before all members have arrived at %s", to, from)
-		j.require(facts.Supported(from) &&
-			!from.Less(facts.VersionGates[from.Minor()-facts.Newest[0].Minor()].Below), "S18",
+		j.require(defaults.Supported(from) &&
+			!from.Less(facts.VersionGates[from.Minor()-defaults.Newest[0].Minor()].Below), "S18",
 			"from %s to %s over a release that is not safe", from, to)
 	case from.Minor() - 1:
 		lowered := func(m *facts.Member) bool { return m.Serving() && m.Health.StorageVersion == to.Base() }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1beta1"
 	"github.com/quorate-dev/quorate/hooks/defaults"
-	"github.com/quorate-dev/quorate/hooks/facts"
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
@@ -89,7 +88,7 @@ spec:
   options: {%s}
 `, l.Keys, l.Value, l.Writes, objects.Brief(defaults.Kept(l.History)),
 		size(n.Live), size(n.Past), size(n.Quota), size(n.Index), size(n.Fixed), binds(&n),
-		v1beta1.GroupVersion, v1beta1.Kind, facts.Newest[len(facts.Newest)-1],
+		v1beta1.GroupVersion, v1beta1.Kind, defaults.Newest[len(defaults.Newest)-1],
 		resource.NewQuantity(n.Volume, resource.BinarySI), memory, memory, options)
 	return nil
 }
