@@ -322,15 +322,15 @@ const (
 	hostile  = `<img src=x onerror=alert(1)>`
 	contents = `{"data": {"time": %[1]q, "from": %[1]q, "to": %[2]q, "notes": [], "prefixes": [
 		{"prefix": "/registry/events/", "keys": 48211, "bytes": 93214212, "writes": 9130},
-		{"prefix": "/registry/pods/", "keys": 3120, "bytes": 41231042},
-		{"prefix": "/registry/configmaps/", "keys": 1411, "bytes": 30212042},
-		{"prefix": "/registry/secrets/", "keys": 2210, "bytes": 14212042},
+		{"prefix": "/registry/pods/", "keys": 3120, "bytes": 41231042, "writes": 0},
+		{"prefix": "/registry/configmaps/", "keys": 1411, "bytes": 30212042, "writes": 0},
+		{"prefix": "/registry/secrets/", "keys": 2210, "bytes": 14212042, "writes": 0},
 		{"prefix": "/registry/leases/", "keys": 5120, "bytes": 9212042, "writes": 61210},
-		{"prefix": "/registry/replicasets/", "keys": 1820, "bytes": 8112042},
-		{"prefix": "/registry/apiextensions.k8s.io/", "keys": 210, "bytes": 7512042},
-		{"prefix": "/registry/endpointslices/", "keys": 811, "bytes": 4212042},
-		{"prefix": "/registry/deployments/", "keys": 702, "bytes": 3212042},
-		{"prefix": "<img src=x onerror=alert(1)>", "keys": 90, "bytes": 1212042}]}}`
+		{"prefix": "/registry/replicasets/", "keys": 1820, "bytes": 8112042, "writes": 0},
+		{"prefix": "/registry/apiextensions.k8s.io/", "keys": 210, "bytes": 7512042, "writes": 0},
+		{"prefix": "/registry/endpointslices/", "keys": 811, "bytes": 4212042, "writes": 0},
+		{"prefix": "/registry/deployments/", "keys": 702, "bytes": 3212042, "writes": 0},
+		{"prefix": "<img src=x onerror=alert(1)>", "keys": 90, "bytes": 1212042, "writes": 0}]}}`
 )
 
 // TestPage: a newcomer makes a cluster, loses a member of it and looks back.
