@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/answer"
@@ -149,6 +150,8 @@ func TestAListThatCantBeUsed(t *testing.T) {
 		d = decided(t, &o)
 		assert.Empty(t, d.Children.Pods, says)
 		assert.Contains(t, d.Reason.Message, says)
+		there := o.Related.Secrets["revoked"] != nil
+		assert.Equal(t, there, meta.IsStatusConditionTrue(d.Status.Conditions, v1beta1.Stalled), "it may still come")
 		revokes(&o, "7")
 		d = decided(t, &o)
 		assert.Empty(t, d.Children.Pods)

@@ -60,7 +60,7 @@ func (f *Facts) allCertificateProblems() []string {
 			return list // nothing else can be there
 		}
 	}
-	if why := f.crlAwaited(); why != "" {
+	if why := f.CRLAwaited(); why != "" {
 		list = append(list, why)
 	}
 	list = append(list, f.podCertificateProblems()...)

@@ -100,8 +100,8 @@ func (f *Facts) Revokes() bool {
 		f.Children.Secrets[defaults.CRLSecret(f.Cluster.Name)].Annotations[objects.AnnotationMadeFor] != ""
 }
 
-// crlAwaited says which list a cluster waits for before it begins; empty for none. What has begun goes on without.
-func (f *Facts) crlAwaited() string {
+// CRLAwaited says which list a cluster waits for before it begins; empty for none. What has begun goes on without.
+func (f *Facts) CRLAwaited() string {
 	began := f.everHadQuorum() || f.Cluster.Status.ClusterID != "" || f.Epoch != nil && f.Epoch.N > 1
 	switch {
 	case began || defaults.CRLSource(f.Cluster) == "" || f.CopiedCRL() != nil:

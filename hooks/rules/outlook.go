@@ -152,7 +152,8 @@ func byPerson(f *facts.Facts, unreachable []*facts.Member) decision.Outlook {
 // uncertified is whether certificates come by themselves: those that are not there may be on their way, those that
 // others keep and that can't be used stay so.
 func uncertified(f *facts.Facts) decision.Outlook {
-	if f.WithoutCertManager() != "" {
+	unusable := f.Related.Secrets[defaults.CRLSource(f.Cluster)] != nil && f.CRLFlaw() != ""
+	if f.WithoutCertManager() != "" || f.CRLAwaited() != "" && unusable {
 		return decision.Waits
 	}
 	if objects.TLSMode(f.Cluster) == v1beta1.TLSSecrets && slices.ContainsFunc(f.Leaves, func(l defaults.Leaf) bool {
