@@ -381,7 +381,7 @@ func (s *nameServer) asks(host string) (denied bool, err error) {
 	if said := new(net.DNSError); errors.As(err, &said) && said.IsNotFound {
 		return true, err
 	}
-	if err == nil && !(len(addresses) == 1 && addresses[0].String() == recorded) {
+	if err == nil && (len(addresses) != 1 || addresses[0].String() != recorded) {
 		err = fmt.Errorf("%s has the addresses %v", host, addresses)
 	}
 	return false, err
