@@ -106,17 +106,15 @@ func (e *Etcd) tryPasswords(ctx context.Context, client *clientv3.Client, want u
 			continue
 		}
 		questions = append(questions, func(ctx context.Context) error {
-			late := time.Now().After(until)
-			state := users.PasswordNotAsked
-			var err error
-			if !late {
-				state, err = e.tryPassword(ctx, client, user)
+			if time.Now().After(until) {
+				mu.Lock()
+				defer mu.Unlock()
+				later = append(later, user.Name)
+				return nil
 			}
+			state, err := e.tryPassword(ctx, client, user)
 			mu.Lock()
 			defer mu.Unlock()
-			if late {
-				later = append(later, user.Name)
-			}
 			has := have.Users[user.Name]
 			has.Password = state
 			have.Users[user.Name] = has

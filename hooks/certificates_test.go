@@ -65,11 +65,9 @@ func forged(d *decision.DesiredSecret, before map[string]*observation.Secret) *o
 			signer = before[r.Signer].Previous
 		}
 		id := fmt.Sprintf("%s by %s at %s", d.Name, signer.ID, r.NotBefore.Format(time.RFC3339))
-		return &observation.Secret{Keys: pair, Trust: before[r.Signer].Trust, Serials: []string{id}, Certificate: &observation.Certificate{
-			ID:         id,
-			CommonName: r.CommonName, Issuer: signer.Key,
-			NotBefore: r.NotBefore, NotAfter: r.NotAfter, Names: r.Names, Server: r.Server, Client: r.Client,
-		}}
+		own := observation.Certificate{ID: id, CommonName: r.CommonName, Issuer: signer.Key, NotBefore: r.NotBefore,
+			NotAfter: r.NotAfter, Names: r.Names, Server: r.Server, Client: r.Client}
+		return &observation.Secret{Keys: pair, Trust: before[r.Signer].Trust, Serials: []string{id}, Certificate: &own}
 	case decision.Bundle:
 		s := *before[d.Name]
 		s.Trust = before[r.Signer].Trust

@@ -174,8 +174,8 @@ func TestARestoreDoesNotWaitForAList(t *testing.T) {
 	}
 }
 
-// TestAListThatNamesOurs: what Quorate has made is made again before the list is in effect, and what others have made is
-// told to them.
+// TestAListThatNamesOurs: what Quorate has made is made again before the list is in effect, and what others have made
+// is told to them.
 func TestAListThatNamesOurs(t *testing.T) {
 	for _, secret := range []string{"demo-operator-tls", "demo-server-tls", "demo-client-tls"} {
 		o := serve(3)

@@ -16,8 +16,9 @@ type DesiredSecret struct {
 }
 
 // A Recipe says what to make of a Secret's data without saying what is secret in it. The set is closed: Authority,
-// Trim, Leaf, Bundle, Adopt, Revoked, TokenKeys, Password, StreamKeys. What a recipe reads of other Secrets are the observed
-// ones, so that an answer that comes late or twice meets the resource version that it was made from, and is refused.
+// Trim, Leaf, Bundle, Adopt, Revoked, TokenKeys, Password, StreamKeys. What a recipe reads of other Secrets are the
+// observed ones, so that an answer that comes late or twice meets the resource version that it was made from, and is
+// refused.
 type Recipe interface{ recipe() }
 
 type (

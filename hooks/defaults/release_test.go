@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheAPIKnowsTheMinorVersions of the table of releases: whoever adds one finds each place here.
+// TestTheAPIKnowsTheMinorVersions of the table of releases: who adds one finds each place here.
 func TestTheAPIKnowsTheMinorVersions(t *testing.T) {
 	var digits, list []string
 	for _, r := range Newest {

@@ -249,7 +249,8 @@ func certificateFlags(cluster, version string, speaks Speech) []string {
 		"--cert-file=" + objects.CertificateDir + "/server/" + objects.KeyCertificate,
 		"--key-file=" + objects.CertificateDir + "/server/" + objects.KeyPrivate,
 	}
-	if !speaks.Anonymous { // either flag alone makes etcd require a certificate (ServerConfig in its transport/listener.go)
+	// Either flag alone makes etcd require a certificate (ServerConfig in its transport/listener.go).
+	if !speaks.Anonymous {
 		list = append(list, "--trusted-ca-file="+objects.CertificateDir+"/server/"+objects.KeyTrust,
 			"--client-cert-auth=true")
 	}

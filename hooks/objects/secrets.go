@@ -19,8 +19,8 @@ const (
 	KeyCRL                 = "ca.crl"
 )
 
-// FlagCRL is etcd's for the list of clients that are revoked. etcd reads the file at each handshake and refuses all where
-// it can't (checkCRL in its client/pkg/transport/listener_tls.go); from 3.6 on it reads DER alone.
+// FlagCRL is etcd's for the list of clients that are revoked. etcd reads the file at each handshake and refuses all
+// where it can't (checkCRL in its client/pkg/transport/listener_tls.go); from 3.6 on it reads DER alone.
 const FlagCRL = "--client-crl-file"
 
 // Unagreed says the owner of which of these Secrets has not agreed that pods of ours have it, whatever the author of a

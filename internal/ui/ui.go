@@ -126,7 +126,7 @@ type Stream struct {
 type Contents struct {
 	// Time of the account that tells keys and bytes; zero for none.
 	Time time.Time `json:"time,omitzero"`
-	// From and To are when the writes were counted; zero where nobody counts them.
+	// From and To are when the writes were counted; zero where they are not.
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`
 	// Notes are what could not be read.

@@ -467,15 +467,20 @@ async function contents() {
       'No account of its keys is there yet: one is made while a snapshot is verified. ' + command('snapshot', c, ' --wait');
     const writes = told.from ? ` Writes from ${utc(told.from)} to ${utc(told.to)}, as its stream saw them.` : '';
     say($('account'), [by + writes, ...told.notes].join(' '));
-    const has = { bytes: told.time, keys: told.time, writes: told.from };
-    const radios = [...document.querySelectorAll('input[name=by]')];
-    for (const radio of radios) radio.disabled = !has[radio.value];
-    const chosenOne = radios.find(r => r.checked && !r.disabled) || radios.find(r => !r.disabled);
-    if (chosenOne) chosenOne.checked = true;
+    measures({ bytes: told.time, keys: told.time, writes: told.from });
     contents.draw();
   } catch (error) {
     if (of === chosen) say($('account'), error.message);
   }
+}
+
+// measures lets areas be chosen by what is told.
+function measures(told) {
+  const all = [...document.querySelectorAll('input[name=by]')];
+  for (const one of all) one.disabled = !told[one.value];
+  const able = all.filter(one => !one.disabled);
+  const now = able.find(one => one.checked) || able[0];
+  if (now) now.checked = true;
 }
 
 contents.draw = () => {

@@ -65,8 +65,8 @@ func TestHandshake(t *testing.T) {
 	})
 }
 
-// TestRevokedClients: a member reads the list of revoked clients at each handshake, as DER on every release, and lets no
-// one in while it can't: that is why it gets a copy of ours.
+// TestRevokedClients: a member reads the list of revoked clients at each handshake, as DER on every release, and lets
+// no one in while it can't: that is why it gets a copy of ours.
 func TestRevokedClients(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		ca := etcdproc.NewAuthority(t)

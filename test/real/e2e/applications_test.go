@@ -372,8 +372,8 @@ func (s *nameServer) learns(host string) {
 	})
 }
 
-// asks once, for IPv4 alone: of two answers Go's resolver tells the last, and a failure of the first with an IPv6 answer
-// that has no address would be a denial. It reports whether the name is said not to be there.
+// asks once, for IPv4 alone: of two answers Go's resolver tells the last, and a failure of the first with an IPv6
+// answer that has no address would be a denial. It reports whether the name is said not to be there.
 func (s *nameServer) asks(host string) (denied bool, err error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
 	defer cancel()

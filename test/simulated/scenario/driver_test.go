@@ -69,7 +69,8 @@ var verbs = map[string]func(*story, args) string{
 	// then, and which alone is left
 	"key": does((*story).key),
 	// secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: a person keeps it, for
-	// tls=Secrets or tls=CertManager; secret revoked=L1 [serials=7,8] [flaw]: a list, for revoked=; secret unlabel=server | label=server: kubectl label
+	// tls=Secrets or tls=CertManager; secret revoked=L1 [serials=7,8] [flaw]: a list, for revoked=; secret
+	// unlabel=server | label=server: kubectl label
 	"secret": does((*story).secret),
 	// velero [owners=stripped] [without=claims] [by=kubectl]: the namespace is gone, and is made again from a backup of
 	// before, with its claims on the same volumes

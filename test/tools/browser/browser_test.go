@@ -404,8 +404,8 @@ func TestPage(t *testing.T) {
 	b.calm()
 }
 
-// TestLab looks at a page that leads to a real Kubernetes, with one cluster that has a verified snapshot and a stream. It
-// is for TestPage of test/real/e2e.
+// TestLab looks at a page that leads to a real Kubernetes, with one cluster that has a verified snapshot and a stream.
+// It is for TestPage of test/real/e2e.
 func TestLab(t *testing.T) {
 	page := os.Getenv("QUORATE_PAGE")
 	if page == "" {
