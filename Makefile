@@ -63,7 +63,7 @@ image: build bin/lab ## bin/quorate.tar, an OCI image, without Docker
 	bin/lab image -o $(CURDIR)/bin/quorate.tar -ref $(IMAGE) $(OF_IMAGE) $(foreach program,$(PROGRAMS),$(CURDIR)/bin/$(program)=/$(program))
 
 # What the scripts of a release are told.
-RELEASE = OF_IMAGE="$(OF_IMAGE)" VERSION='$(VERSION)' TAGS='$(TAGS)' LDFLAGS='$(LDFLAGS)'
+RELEASE = OF_IMAGE="$(OF_IMAGE)" VERSION='$(VERSION)' REVISION=$(shell git rev-parse HEAD) TAGS='$(TAGS)' LDFLAGS='$(LDFLAGS)'
 
 .PHONY: release
 release: ## bin/release: binaries, plugin, image for amd64 and arm64, SBOMs, licences, checksums; the same bytes from the same commit
