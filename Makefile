@@ -73,6 +73,10 @@ release: ## bin/release: binaries, plugin, image for amd64 and arm64, SBOMs, lic
 reproducible: # build the release twice, from two folders, and compare every byte
 	@$(RELEASE) test/tools/reproducible.sh
 
+.PHONY: rehearse
+rehearse: bin/helm # with what is in bin/release: push, sign, attest, verify, with a registry and a key of this machine
+	@test/tools/rehearse.sh
+
 .PHONY: generate generate-check
 generate: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## deepcopy functions, CRDs, docs/reference/api.md, etcd's alerts, templates of the chart
 	test/tools/generate.sh
