@@ -80,6 +80,9 @@ func unknown(words map[string][]string, v reflect.Value) (list []error) {
 	return list
 }
 
+// whole is the form that every Grafana reads.
+type whole = grafana.Dashboard //nolint:staticcheck // v2 is another format, of the newest alone
+
 // strict is what an UnmarshalJSONStrict of the SDK says; its list may be empty.
 func strict(err error) error {
 	var list cog.BuildErrors
@@ -91,10 +94,10 @@ func strict(err error) error {
 
 // asGrafana reads a dashboard by Grafana's own model.
 func asGrafana(words map[string][]string, text []byte) error {
-	if err := strict(new(grafana.Dashboard).UnmarshalJSONStrict(text)); err != nil {
+	if err := strict(new(whole).UnmarshalJSONStrict(text)); err != nil {
 		return err
 	}
-	var all grafana.Dashboard // read strictly, its panels have no options
+	var all whole // read strictly, its panels have no options
 	if err := json.Unmarshal(text, &all); err != nil {
 		return err
 	}
@@ -166,7 +169,7 @@ func TestGrafanaReads(t *testing.T) {
 		{`"lastNotNull"`, `7`, "panels[1].options.reduceOptions.calcs"},
 		{`"cellHeight": "sm"`, `"cellHeight": "small"`, "small is not a common.TableCellHeight"},
 		{`"lineWidth"`, `"linewidth"`, "fieldConfig.defaults.custom.GraphFieldConfig: unexpected field 'linewidth'"},
-		{`"palette-classic"`, `"palette-clasic"`, "palette-clasic is not a dashboard.FieldColorModeId"},
+		{`"palette-classic"`, `"palette-classical"`, "palette-classical is not a dashboard.FieldColorModeId"},
 		{`"unit": "s"`, `"unit": "sec"`, "the unit sec"},
 		{`"noValue"`, `"novalue"`, "unexpected field 'novalue'"},
 		{`"steps"`, `"step"`, "unexpected field 'step'"},
