@@ -1,6 +1,6 @@
 // release makes what lies beside the binaries of a release: for each quorate the plugin kubectl-quorate in an archive,
-// the plugin's manifest for krew, the Helm charts and the kustomizations with the digest of the image, and the provenance
-// of all. The same binaries give the same bytes. See test/tools/release.sh.
+// the plugin's manifest for krew, the Helm charts and the kustomizations with the digest of the image, and the
+// provenance of all. The same binaries give the same bytes. See test/tools/release.sh.
 package main
 
 import (

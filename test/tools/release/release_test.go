@@ -79,7 +79,8 @@ func TestRelease(t *testing.T) {
 		"etcd-cluster-chart.tgz":               {"etcd-cluster/Chart.yaml", "etcd-cluster/README.md", "etcd-cluster/values.schema.json"},
 		"quorate-chart.tgz": {"quorate/Chart.yaml", "quorate/README.md", "quorate/templates/_helpers.tpl",
 			"quorate/values.schema.json"},
-		"quorate-manifests.tar.gz": {"quorate-manifests/default/kustomization.yaml", "quorate-manifests/samples/etcdcluster.yaml"},
+		"quorate-manifests.tar.gz": {"quorate-manifests/default/kustomization.yaml",
+			"quorate-manifests/samples/etcdcluster.yaml"},
 	} {
 		got := names(t, first[archive])
 		for _, name := range holds {
@@ -140,7 +141,8 @@ func unpack(t *testing.T, archive []byte) string {
 // images are those of Quorate in rendered objects.
 func images(text string) []string {
 	var all []string
-	for _, m := range regexp.MustCompile(`(?m)^ *(?:image|value): (\S+/(?:quorate|mine)[:@]\S+)$`).FindAllStringSubmatch(text, -1) {
+	line := regexp.MustCompile(`(?m)^ *(?:image|value): (\S+/(?:quorate|mine)[:@]\S+)$`)
+	for _, m := range line.FindAllStringSubmatch(text, -1) {
 		all = append(all, m[1])
 	}
 	return all
@@ -159,8 +161,8 @@ func checkChart(t *testing.T, archive []byte) {
 		"image.digest=" + other:              "ghcr.io/quorate-dev/quorate@" + other,
 		"image.tag=v9,image.digest=" + other: "ghcr.io/quorate-dev/quorate:v9@" + other,
 	} {
-		out, err := exec.Command("../../../bin/helm", "template", "quorate", dir+"/quorate", "--kube-version=1.36", "--set", set).
-			CombinedOutput()
+		out, err := exec.Command("../../../bin/helm", "template", "quorate", dir+"/quorate", "--kube-version=1.36",
+			"--set", set).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -241,9 +243,13 @@ func TestProvenance(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := s.Predicate.BuildDefinition
-	if s.Type != statementType || s.PredicateType != predicateType || b.BuildType == "" || s.Predicate.RunDetails.Builder.ID == "" ||
-		b.ExternalParameters["command"] != "make release VERSION=v1.2.3" {
-		t.Errorf("%+v", s)
+	for got, want := range map[string]string{
+		s.Type: statementType, s.PredicateType: predicateType, b.BuildType: buildType,
+		s.Predicate.RunDetails.Builder.ID: builder, b.ExternalParameters["command"]: "make release VERSION=v1.2.3",
+	} {
+		if got != want {
+			t.Errorf("%q is not %q", got, want)
+		}
 	}
 	want := []resource{{Name: "a", Digest: map[string]string{"sha256": fmt.Sprintf("%x", sha256.Sum256([]byte("a")))}}}
 	if !reflect.DeepEqual(s.Subject, want) {
