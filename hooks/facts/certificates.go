@@ -68,9 +68,34 @@ func (f *Facts) Flaw(l defaults.Leaf) string {
 	case l.What == "peer" && c.CommonName != l.CommonName:
 		return fmt.Sprintf("tls.crt has the common name %q; a peer's must be %q", c.CommonName, l.CommonName)
 	case l.Server && !covers(c.Names, l.Needs(f.Cluster)):
-		return fmt.Sprintf("tls.crt is not valid for %s", strings.Join(l.Needs(f.Cluster), " and "))
+		return fmt.Sprintf("tls.crt is not valid for %s", strings.Join(l.Needs(f.Cluster), " and ")) + f.WithoutSigner()
 	}
 	return ""
+}
+
+// WithoutSigner says that no key is left of the authority that members trust: the present one signs once they have
+// restarted, and none is restarted while a certificate lacks something. Empty while a key is left.
+func (f *Facts) WithoutSigner() string {
+	ca := f.Children.Secrets[defaults.CASecret(f.Cluster.Name)]
+	if objects.TLSMode(f.Cluster) != v1beta1.TLSAuto || !UsableAuthority(ca) || ca.Previous != nil {
+		return ""
+	}
+	for _, l := range f.Leaves {
+		s := f.Secret(l.Secret)
+		if l.Server && s != nil && s.Certificate != nil && s.Certificate.Issuer != ca.Certificate.Key {
+			return "; the key of the authority that members trust is gone, and they trust the present one once restarted: " +
+				"restart them one by one, see " + v1beta1.Docs + "troubleshooting.md#trustoutdated"
+		}
+	}
+	return ""
+}
+
+// Unsignable reports whether a certificate of the members lacks a name until a person restarts them.
+func (f *Facts) Unsignable() bool {
+	return f.WithoutSigner() != "" && slices.ContainsFunc(f.Leaves, func(l defaults.Leaf) bool {
+		s := f.Secret(l.Secret)
+		return l.Server && s != nil && s.Certificate != nil && !covers(s.Certificate.Names, l.Needs(f.Cluster))
+	})
 }
 
 func covers(names, needed []string) bool {

@@ -34,17 +34,23 @@ func (f *Facts) Alarms(kind string) []observation.Alarm {
 func (f *Facts) WhyPodsNotServing(names []string) string {
 	var all objects.GroupedReasons
 	for _, name := range names {
-		m := &Member{PodName: name, Pod: f.Children.Pods[name], Health: f.Health[name]}
-		for _, s := range f.Cluster.Status.Members {
-			if id, err := strconv.ParseUint(s.ID, 16, 64); err == nil && s.Name == name {
-				m.ID = id
-			}
-		}
+		m := f.unlisted(name)
 		if what := f.WhyNotServing(m); what != "" && !f.DistrustsPeers(m.Health) {
 			all.Add(name, what)
 		}
 	}
 	return following(all)
+}
+
+// unlisted is a member of which no list of etcd tells in this call, as last known.
+func (f *Facts) unlisted(name string) *Member {
+	m := &Member{PodName: name, Pod: f.Children.Pods[name], Health: f.Health[name]}
+	for _, s := range f.Cluster.Status.Members {
+		if id, err := strconv.ParseUint(s.ID, 16, 64); err == nil && s.Name == name {
+			m.ID = id
+		}
+	}
+	return m
 }
 
 // following are the reasons as they follow a sentence; empty for none.
@@ -173,6 +179,18 @@ func (f *Facts) crashed(m *Member) *corev1.ContainerStateTerminated {
 		}
 	}
 	return nil
+}
+
+// InCrashLoop reports whether the etcd of a member that no list tells of ends again and again, also while it is just
+// trying again.
+func (f *Facts) InCrashLoop(name string) bool {
+	m := f.unlisted(name)
+	ended := f.crashed(m)
+	if ended == nil || m.Serving() || f.DiskFull(m) && f.MoreRoom(name) {
+		return false
+	}
+	lived := ended.FinishedAt.Sub(ended.StartedAt.Time)
+	return Crashing(m.Pod) || lived > 0 && lived < time.Minute
 }
 
 // DiskFull reports whether the unreachable member's etcd has died of a full disk: the end of its log says so (ENOSPC).

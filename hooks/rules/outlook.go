@@ -152,6 +152,9 @@ func byPerson(f *facts.Facts, unreachable []*facts.Member) decision.Outlook {
 // uncertified is whether certificates come by themselves: those that are not there may be on their way, those that
 // others keep and that can't be used stay so.
 func uncertified(f *facts.Facts) decision.Outlook {
+	if f.Unsignable() {
+		return decision.Waits
+	}
 	unusable := f.Related.Secrets[defaults.CRLSource(f.Cluster)] != nil && f.CRLFlaw() != ""
 	if f.WithoutCertManager() != "" || f.CRLAwaited() != "" && unusable {
 		return decision.Waits
@@ -170,7 +173,7 @@ func outlookWhileBlind(f *facts.Facts) decision.Outlook {
 	switch {
 	case f.Next != nil:
 		return nextComes(f)
-	case quorumWithout(f, distrusting(f), leftBehind(f), dataGone(f)):
+	case quorumWithout(f, distrusting(f), leftBehind(f), dataGone(f), crashing(f)):
 		return decision.Works
 	}
 	return decision.Waits

@@ -289,9 +289,15 @@ func blind(f *facts.Facts) *decision.Plan {
 		message += fmt.Sprintf("; these pods never ran and have an earlier spec: %s; delete them to get pods with "+
 			"this spec: kubectl delete pod -n %s %s", strings.Join(left, ", "), f.Cluster.Namespace, strings.Join(left, " "))
 	}
-	if gone := dataGone(f); f.Next == nil && !f.BesideExternal() && !quorumWithout(f, gone) {
+	gone, crashing := dataGone(f), crashing(f)
+	switch {
+	case f.Next != nil, f.BesideExternal():
+	case !quorumWithout(f, gone):
 		message += fmt.Sprintf("; without the data of %s there is no quorum: bring it back, or you decide%s; see "+
 			v1beta1.Docs+"troubleshooting.md#quorumlost", strings.Join(gone, ", "), objects.Colon(f.Suggested()))
+	case !quorumWithout(f, gone, crashing):
+		message += fmt.Sprintf("; there is no quorum while etcd crashes in %s; see "+v1beta1.Docs+"troubleshooting.md#blind",
+			strings.Join(crashing, ", "))
 	}
 	if out := f.WithoutNodes(); len(out) > 0 && f.Next == nil && !f.BesideExternal() {
 		message += fmt.Sprintf("; the nodes of %s do not answer: the quorum is back when enough of them are; if they "+
@@ -327,6 +333,9 @@ func dataGone(f *facts.Facts) []string {
 		return !slices.Contains(f.Names, name) || !f.HasData(name) || pod != nil && facts.PrepareRefused(pod)
 	})
 }
+
+// crashing are the voters, as last known, whose etcd ends again and again.
+func crashing(f *facts.Facts) []string { return objects.Filter(f.KnownVoters(), f.InCrashLoop) }
 
 func wasAsked(f *facts.Facts, name string) bool { _, ok := f.Health[name]; return ok }
 

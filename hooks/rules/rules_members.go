@@ -472,8 +472,8 @@ func addLearner(f *facts.Facts, why string) *decision.Plan {
 	if f.HostNetwork() && address == "" {
 		return &decision.Plan{
 			Message: fmt.Sprintf("%s; waiting: the certificates in the Secrets %s and %s are "+
-				"not valid for the address of any free node", why, defaults.ServerSecret(f.Cluster),
-				defaults.PeerSecret(f.Cluster)),
+				"not valid for the address of any free node%s", why, defaults.ServerSecret(f.Cluster),
+				defaults.PeerSecret(f.Cluster), f.WithoutSigner()),
 			Outlook: decision.Waits,
 			Resync:  decision.ResyncSoon,
 		}

@@ -646,7 +646,9 @@ func (w *walker) reconciling() string {
 
 // restartUprooted is what a person does whose members trust none of the authorities that are left.
 func (w *walker) restartUprooted() {
-	blind, restarts := w.w.Cluster().Status.Rule == "Blind", false
+	said := meta.FindStatusCondition(w.w.Cluster().Status.Conditions, v1beta1.Ready).Message
+	blind := w.w.Cluster().Status.Rule == "Blind" || strings.Contains(said, "restart them one by one")
+	restarts := false
 	for _, pod := range w.w.Pods() {
 		if blind || w.w.Uprooted(pod) {
 			w.tell("restart pod=" + pod.Name)
