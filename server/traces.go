@@ -61,12 +61,12 @@ func NewTraces(ctx context.Context, getenv func(string) string, version string, 
 	if err := wanted(getenv); err != nil {
 		return nil, unlessOff(err)
 	}
-	told := &tracesLog{log: log}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { told.warn(err.Error()) }))
-	otel.SetLogger(logr.FromSlogHandler(told))
+	read := &tracesLog{log: log}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { read.warn(unusual, err.Error()) }))
+	otel.SetLogger(logr.FromSlogHandler(read))
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("traces: %s", whyNotSent(err))
+		return nil, errors.New(whyNotSent(ctx, err))
 	}
 	// An error is about the environment, and the provider, which reads that too, tells the handler of it.
 	about, _ := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(),
@@ -77,7 +77,7 @@ func NewTraces(ctx context.Context, getenv func(string) string, version string, 
 		limits.AttributeValueLengthLimit = longestAttribute
 	}
 	provider := sdk.NewTracerProvider(sdk.WithResource(about), sdk.WithRawSpanLimits(limits),
-		sdk.WithBatcher(&sender{exporter, told}))
+		sdk.WithBatcher(&sender{exporter, &tracesLog{log: log}}))
 	return &Traces{provider: provider, tracer: provider.Tracer("github.com/quorate-dev/quorate")}, nil
 }
 
@@ -226,7 +226,7 @@ type sender struct {
 // ExportSpans implements [sdk.SpanExporter].
 func (s *sender) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	if err := s.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		s.told.warn(whyNotSent(err))
+		s.told.warn("traces are not sent", whyNotSent(ctx, err))
 	}
 	return nil
 }
@@ -236,7 +236,7 @@ var refusedBy = regexp.MustCompile(`failed to send to \S+: (\d{3})`)
 
 // whyNotSent is in our words: those of the exporter hold its URL and what the collector answered, in either of which may
 // be a password.
-func whyNotSent(err error) string {
+func whyNotSent(ctx context.Context, err error) string {
 	var network *net.OpError
 	var untrusted *tls.CertificateVerificationError
 	var late net.Error
@@ -254,7 +254,7 @@ func whyNotSent(err error) string {
 	switch {
 	case strings.Contains(err.Error(), "retry-able request failure: body:"):
 		return "the collector answers that it is not able to take them now"
-	case errors.As(err, &late) && late.Timeout():
+	case ctx.Err() != nil, errors.As(err, &late) && late.Timeout():
 		return "the collector does not answer in time"
 	}
 	return "the collector can't be asked, or does not take all of them"
@@ -266,11 +266,14 @@ type tracesLog struct {
 	onceAMinute
 }
 
-func (l *tracesLog) warn(why string) {
+func (l *tracesLog) warn(what, why string) {
 	if worth, held := l.worth(time.Now()); worth {
-		l.log.Warn("traces are not sent as they should be", "error", why, "held_back", held)
+		l.log.Warn(what, "error", why, "held_back", held)
 	}
 }
+
+// unusual is of what OpenTelemetry's packages read of the environment.
+const unusual = "a variable of OpenTelemetry does not count"
 
 // Enabled implements [slog.Handler]: for errors.
 func (l *tracesLog) Enabled(_ context.Context, level slog.Level) bool {
@@ -279,7 +282,7 @@ func (l *tracesLog) Enabled(_ context.Context, level slog.Level) bool {
 
 // Handle implements [slog.Handler].
 func (l *tracesLog) Handle(_ context.Context, r slog.Record) error {
-	l.warn("OpenTelemetry can't " + r.Message)
+	l.warn(unusual, r.Message)
 	return nil
 }
 
