@@ -195,23 +195,27 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	o.Log.Info("quorate", "version", build.Version, "commit", build.Commit, "image", o.Settings.Image, "verify",
 		o.Verify)
 	o.Version = build.String()
-	s := server.New(o)
+	return v.run(ctx, server.New(o), &o)
+}
+
+// run serves until ctx ends, and then sees to what is not written and sent yet.
+func (v *serving) run(ctx context.Context, s *server.Server, o *server.Options) error {
 	if err := keepJournal(ctx, s, v.listen); err != nil {
 		o.Log.Warn("no one can ask for the journal", "error", err)
 	}
 	keeping, end := context.WithCancel(context.WithoutCancel(ctx))
 	kept := make(chan struct{})
 	go func() { defer close(kept); s.KeepJournal(keeping) }()
-	err = listenAndServe(ctx, s, v.listen, v.pages)
+	err := listenAndServe(ctx, s, v.listen, v.pages)
 	end()
 	select {
 	case <-kept:
 	case <-time.After(journalEnds):
 		o.Log.Warn("the end of the journal is not on its volume, which is too slow")
 	}
-	flushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), tracesEnd)
-	defer cancel()
-	if err := o.Traces.Close(flushing); err != nil {
+	sending, stop := context.WithTimeout(context.WithoutCancel(ctx), tracesEnd)
+	defer stop()
+	if err := o.Traces.Close(sending); err != nil {
 		o.Log.Warn("the last traces are not sent: the collector is too slow")
 	}
 	return err

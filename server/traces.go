@@ -90,23 +90,14 @@ func unlessOff(err error) error {
 	return err
 }
 
-// wanted is nil where traces are to be sent, and can be.
+// wanted is nil where traces are to be sent, and can be. No error holds a value, which may be secret.
 func wanted(getenv func(string) string) error {
-	first := func(names ...string) (name, value string) {
-		for _, name := range names {
-			if value := strings.TrimSpace(getenv(name)); value != "" {
-				return name, value
-			}
-		}
-		return names[0], ""
-	}
-	_, disabled := first("OTEL_SDK_DISABLED")
-	_, exporter := first("OTEL_TRACES_EXPORTER")
-	if strings.EqualFold(disabled, "true") || exporter == "none" {
-		return errOff
-	}
-	name, endpoint := first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+	_, disabled := firstSet(getenv, "OTEL_SDK_DISABLED")
+	_, exporter := firstSet(getenv, "OTEL_TRACES_EXPORTER")
+	name, endpoint := firstSet(getenv, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 	switch {
+	case strings.EqualFold(disabled, "true"), exporter == "none":
+		return errOff
 	case endpoint == "" && exporter == "otlp":
 		return errors.New("OTEL_TRACES_EXPORTER is otlp, and there is no endpoint: set OTEL_EXPORTER_OTLP_ENDPOINT")
 	case endpoint == "":
@@ -115,14 +106,24 @@ func wanted(getenv func(string) string) error {
 		return errors.New("OTEL_TRACES_EXPORTER is not otlp, which is the only one there is")
 	}
 	if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("%s is not a URL such as http://collector.example:4318", name) // it may have a password
+		return fmt.Errorf("%s is not a URL such as http://collector.example:4318", name)
 	}
-	name, protocol := first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+	name, protocol := firstSet(getenv, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 	if protocol != "" && !strings.HasPrefix(protocol, "http/") {
 		return fmt.Errorf("%s is not http/protobuf or http/json: traces are sent by HTTP, which collectors usually take "+
 			"at port 4318", name)
 	}
 	return nil
+}
+
+// firstSet is the first of these variables that is set, and its value; empty for none.
+func firstSet(getenv func(string) string, names ...string) (name, value string) {
+	for _, name := range names {
+		if value := strings.TrimSpace(getenv(name)); value != "" {
+			return name, value
+		}
+	}
+	return "", ""
 }
 
 // Close sends what has not been sent, as far as there is time.
