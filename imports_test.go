@@ -105,6 +105,7 @@ var modules = []struct{ modules, by, because string }{
 	{"github.com/robfig/cron/v3", "hooks/defaults hooks/timetable", "what a schedule says"},
 	{"github.com/gin-gonic/gin", "server", "HTTP's routes are the server's"},
 	{"github.com/prometheus", "server/metrics", "package metrics counts"},
+	{"go.opentelemetry.io github.com/go-logr/logr", "server", "the server traces, and others hear of no span"},
 	{"github.com/go-json-experiment/json", "hooks/journal hooks/objects hooks/record server/wire",
 		"calls are read by wire, single objects by objects.Read, records by record.Read, and journals by journal.Read"},
 	{"go.etcd.io/etcd/api go.etcd.io/etcd/client go.uber.org/zap google.golang.org/grpc google.golang.org/protobuf",
@@ -174,6 +175,7 @@ func TestForbiddenImports(t *testing.T) {
 		{"etcdops", "gocloud.dev/blob", noClouds, false},
 		{"server", "github.com/prometheus/client_golang/prometheus", "metrics counts", false},
 		{"server/wire", "github.com/gin-gonic/gin", "routes", false},
+		{"etcdops", "go.opentelemetry.io/otel/trace", "hear of no span", false},
 		{"etcdops/datadir", "k8s.io/api/core/v1", "no Kubernetes", false},
 	} {
 		assert.Contains(t, forbidden(imported{"", c.by, c.path, c.test}), c.because, "%s uses %s", c.by, c.path)

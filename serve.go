@@ -181,8 +181,11 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	slog.SetDefault(o.Log)
 	o.Metrics = metrics.New(build.Version, build.Commit)
 	o.Settings.Since = time.Now()
-	o.Etcd = &etcdops.Etcd{Observer: o.Metrics.EtcdCall, Disks: &etcdops.Disks{}}
 	var err error
+	if o.Traces, err = server.NewTraces(ctx, getenv, build.Version, o.Log); err != nil {
+		o.Log.Warn("no traces are sent", "error", err)
+	}
+	o.Etcd = &etcdops.Etcd{Observer: o.Metrics.EtcdCall, Tracer: o.Traces.Tracer(), Disks: &etcdops.Disks{}}
 	if o.Callers, err = server.NewCallers(v.callers, o.Log); err != nil {
 		return err
 	}
@@ -192,25 +195,35 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	o.Log.Info("quorate", "version", build.Version, "commit", build.Commit, "image", o.Settings.Image, "verify",
 		o.Verify)
 	o.Version = build.String()
-	s := server.New(o)
+	return v.run(ctx, server.New(o), &o)
+}
+
+// run serves until ctx ends, and then sees to what is not written and sent yet.
+func (v *serving) run(ctx context.Context, s *server.Server, o *server.Options) error {
 	if err := keepJournal(ctx, s, v.listen); err != nil {
 		o.Log.Warn("no one can ask for the journal", "error", err)
 	}
 	keeping, end := context.WithCancel(context.WithoutCancel(ctx))
 	kept := make(chan struct{})
 	go func() { defer close(kept); s.KeepJournal(keeping) }()
-	err = listenAndServe(ctx, s, v.listen, v.pages)
+	err := listenAndServe(ctx, s, v.listen, v.pages)
 	end()
 	select {
 	case <-kept:
 	case <-time.After(journalEnds):
 		o.Log.Warn("the end of the journal is not on its volume, which is too slow")
 	}
+	sending, stop := context.WithTimeout(context.WithoutCancel(ctx), tracesEnd)
+	defer stop()
+	if err := o.Traces.Close(sending); err != nil {
+		o.Log.Warn("the last traces are not sent: the collector is too slow")
+	}
 	return err
 }
 
-// journalEnds is how long the volume has when the server has ended. Kubernetes gives 30 s for all.
-const journalEnds = 5 * time.Second
+// journalEnds is how long the volume has when the server has ended, and tracesEnd the collector of traces after that.
+// Kubernetes gives 30 s for all.
+const journalEnds, tracesEnd = 5 * time.Second, 5 * time.Second
 
 // keepJournal tells the journal to those who ask in this pod.
 func keepJournal(ctx context.Context, s *server.Server, hooksAt string) error {

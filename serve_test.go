@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -178,6 +179,39 @@ func serveInstalled(t *testing.T, secret map[string][]byte, token bool) string {
 		return err == nil && answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
 	}, 5*time.Second, 10*time.Millisecond)
 	return hooks
+}
+
+// TestServeSendsTraces: by OpenTelemetry's variables, until the end.
+func TestServeSendsTraces(t *testing.T) {
+	got := make(chan string, 1)
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			got <- string(body)
+		}
+	}))
+	defer collector.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	t.Setenv("OTEL_SERVICE_NAME", "quorate-of-a-test")
+	t.Setenv("QUORATE_IMAGE", "i")
+	hooks, pages := free(t), free(t)
+	ctx, terminate := context.WithCancel(t.Context())
+	code := make(chan int)
+	var log bytes.Buffer
+	go func() {
+		code <- run(ctx, []string{"serve", "--listen", hooks, "--metrics-listen", pages, "--drain-delay=-1ns"}, os.Getenv,
+			io.Discard, &log)
+	}()
+	require.Eventually(t, func() bool {
+		answer, err := http.Post("http://"+hooks+"/customize", "application/json", http.NoBody)
+		return err == nil && answer.Body.Close() == nil && answer.StatusCode == http.StatusBadRequest
+	}, 5*time.Second, 10*time.Millisecond)
+	terminate()
+	require.Zero(t, <-code)
+	require.NotContains(t, log.String(), "traces")
+	body := <-got
+	require.Contains(t, body, "/customize")
+	require.Contains(t, body, "quorate-of-a-test")
 }
 
 func free(t *testing.T) string {

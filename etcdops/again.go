@@ -122,6 +122,9 @@ func (a *Again) hangUp() {
 
 // kept is a connection to a member: HTTP/2 without gRPC's client, which takes several times the memory.
 type kept struct {
+	etcd   *Etcd
+	member observation.Endpoint
+
 	conn *http.ClientConn
 	talk *talk
 	told handshake
@@ -170,7 +173,7 @@ func dialed(ctx context.Context, _, _ string) (net.Conn, error) {
 
 // keep connects to a member.
 func (e *Etcd) keep(ctx context.Context, endpoint observation.Endpoint) *kept {
-	k := &kept{scheme: "http", host: "etcd"}
+	k := &kept{etcd: e, member: endpoint, scheme: "http", host: "etcd"}
 	conn, err := e.dial(ctx, endpoint)
 	if err != nil {
 		k.err = because(ErrUnreachable, lastClause(err.Error()))
@@ -199,8 +202,13 @@ func (e *Etcd) keep(ctx context.Context, endpoint observation.Endpoint) *kept {
 	return k
 }
 
-// Invoke implements [grpc.ClientConnInterface]: one unary call (gRPC over HTTP2, PROTOCOL-HTTP2.md of gRPC).
+// Invoke implements [grpc.ClientConnInterface].
 func (k *kept) Invoke(ctx context.Context, method string, args, reply any, _ ...grpc.CallOption) error {
+	return k.etcd.traced(ctx, k.member, method, func() error { return k.invoke(ctx, method, args, reply) })
+}
+
+// invoke is one unary call (gRPC over HTTP2, PROTOCOL-HTTP2.md of gRPC).
+func (k *kept) invoke(ctx context.Context, method string, args, reply any) error {
 	body, err := framed(args)
 	if err != nil {
 		return err

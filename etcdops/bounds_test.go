@@ -92,7 +92,7 @@ func TestManySmallAnswersThatBecomeLarge(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			for _, endpoint := range endpoints {
-				client, err := new(Etcd).open(endpoint)
+				client, err := new(Etcd).open(t.Context(), endpoint)
 				require.NoError(t, err)
 				_, err = new(Etcd).memberList(t.Context(), client.ActiveConnection())
 				require.ErrorIs(t, err, ErrOtherEtcd)

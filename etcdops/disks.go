@@ -169,8 +169,10 @@ const mostSeconds = 1e6
 func (e *Etcd) readDisk(ctx context.Context, endpoint observation.Endpoint) *observation.Disk {
 	var r reading
 	err := e.call(ctx, callMetrics, e.timeout()/3, func(ctx context.Context) (err error) {
-		r, err = e.readMetrics(ctx, endpoint.MetricsURL)
-		return err
+		return e.traced(ctx, endpoint, "/metrics", func() error {
+			r, err = e.readMetrics(ctx, endpoint.MetricsURL)
+			return err
+		})
 	})
 	if err != nil {
 		return nil

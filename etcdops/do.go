@@ -102,7 +102,7 @@ func memberAt(on *observation.Membership, peerURL string) *observation.Member {
 // the next endpoint may be tried then.
 func (e *Etcd) doAt(ctx context.Context, step decision.Step, on *observation.Membership, endpoint observation.Endpoint,
 	all []observation.Endpoint) (asked bool, err error) {
-	client, err := e.open(endpoint)
+	client, err := e.open(ctx, endpoint)
 	if err != nil {
 		return false, err
 	}
@@ -162,7 +162,7 @@ func (e *Etcd) proveConnected(ctx context.Context, leader *clientv3.Client, lear
 	if err != nil {
 		return notDone(err)
 	}
-	client, err := e.open(*learner)
+	client, err := e.open(ctx, *learner)
 	if err != nil {
 		return err
 	}

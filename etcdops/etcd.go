@@ -23,6 +23,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate-dev/quorate/etcdops/token"
 	"github.com/quorate-dev/quorate/hooks"
@@ -83,6 +84,10 @@ type Etcd struct {
 	// Observer hears of every call after it ended: its name, how long it took, and what came of it (nil, or an error
 	// that wraps one of this package). It may be called from several goroutines at once. Nil hears nothing.
 	Observer func(call string, took time.Duration, err error)
+	// Tracer hears of every request to a member when it begins: the member's name (of another etcd, its address) and the
+	// method, such as /etcdserverpb.Cluster/MemberList. What it returns hears gRPC's code when the request has ended. It
+	// may be called from several goroutines at once. Nil hears nothing.
+	Tracer func(ctx context.Context, member, method string) (ended func(code uint32))
 }
 
 var _ hooks.Etcd = (*Etcd)(nil)
@@ -104,8 +109,9 @@ func (e *Etcd) Beside(external External) hooks.Etcd {
 
 // config is how a client reaches one member. Whatever a cluster needs to be talked to, TLS and a user among it, goes
 // here and nowhere else.
-func (e *Etcd) config(endpoint observation.Endpoint, told *handshake) clientv3.Config {
+func (e *Etcd) config(ctx context.Context, endpoint observation.Endpoint, told *handshake) clientv3.Config {
 	config := clientv3.Config{
+		Context:   context.WithoutCancel(ctx), // of a login; what is asked later has its own
 		TLS:       e.tls(endpoint, told),
 		Endpoints: []string{named(endpoint)},
 		Logger:    zap.NewNop(),
@@ -126,7 +132,7 @@ func (e *Etcd) config(endpoint observation.Endpoint, told *handshake) clientv3.C
 				error) {
 				return e.dial(ctx, endpoint)
 			}),
-			grpc.WithChainUnaryInterceptor(asked),
+			grpc.WithChainUnaryInterceptor(e.tracing(endpoint), asked),
 		},
 	}
 	if !endpoint.External && endpoint.ServerName != "" {
@@ -262,13 +268,14 @@ func (e *Etcd) dial(ctx context.Context, endpoint observation.Endpoint) (net.Con
 }
 
 // open makes a client for one member. It does not connect yet: the first call does.
-func (e *Etcd) open(endpoint observation.Endpoint) (*clientv3.Client, error) {
-	return e.openTelling(endpoint, &handshake{})
+func (e *Etcd) open(ctx context.Context, endpoint observation.Endpoint) (*clientv3.Client, error) {
+	return e.openTelling(ctx, endpoint, &handshake{})
 }
 
 // openTelling is open, and what the member tells is kept in told.
-func (e *Etcd) openTelling(endpoint observation.Endpoint, told *handshake) (*clientv3.Client, error) {
-	client, err := clientv3.New(e.config(endpoint, told))
+func (e *Etcd) openTelling(ctx context.Context, endpoint observation.Endpoint, told *handshake) (*clientv3.Client,
+	error) {
+	client, err := clientv3.New(e.config(ctx, endpoint, told))
 	return client, explain(err)
 }
 
@@ -282,6 +289,33 @@ func (e *Etcd) call(ctx context.Context, name string, timeout time.Duration, f f
 		e.Observer(name, time.Since(began), err)
 	}
 	return err
+}
+
+// traced makes one request to a member, and tells the Tracer.
+func (e *Etcd) traced(ctx context.Context, member observation.Endpoint, method string, request func() error) error {
+	if e.Tracer == nil {
+		return request()
+	}
+	name := member.Name
+	if member.External { // that is its URL, which another etcd may have told
+		name = address(member)
+	}
+	ended := e.Tracer(ctx, name, method)
+	err := request()
+	s, is := status.FromError(err)
+	if !is { // the request was not made by gRPC
+		s = status.FromContextError(err)
+	}
+	ended(uint32(s.Code()))
+	return err
+}
+
+// tracing tells the Tracer of all that a client asks of a member.
+func (e *Etcd) tracing(member observation.Endpoint) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		opts ...grpc.CallOption) error {
+		return e.traced(ctx, member, method, func() error { return invoke(ctx, method, req, reply, conn, opts...) })
+	}
 }
 
 func (e *Etcd) timeout() time.Duration     { return cmp.Or(e.Timeout, DefaultTimeout) }

@@ -75,7 +75,7 @@ func (e *Etcd) askAll(ctx context.Context, endpoints []observation.Endpoint) []*
 }
 
 func (e *Etcd) ask(ctx context.Context, c *contact) {
-	if c.client, c.err = e.openTelling(c.endpoint, c.told); c.err != nil {
+	if c.client, c.err = e.openTelling(ctx, c.endpoint, c.told); c.err != nil {
 		return
 	}
 	c.conn = c.client.ActiveConnection()

@@ -407,6 +407,6 @@ func TestOnlyExternalMembersAreToldTheExternalUser(t *testing.T) {
 		"an external one in plain text": {observation.Endpoint{ClientURL: "http://10.0.0.1:2379", External: true}, ""},
 		"one of ours":                   {observation.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "demo-0"}, ""},
 	} {
-		assert.Equal(t, c.user, etcd.config(c.endpoint, &handshake{}).Username, who)
+		assert.Equal(t, c.user, etcd.config(t.Context(), c.endpoint, &handshake{}).Username, who)
 	}
 }

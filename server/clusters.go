@@ -90,13 +90,13 @@ func (s *Server) syncCluster(
 		encode: func() ([]byte, error) { return r.Answer(d, finalized) },
 		write:  func(body []byte) { s.written(s.journal.answered(etcd.o, d, body, r.Made)) },
 		keep:   s.keeps(ctx, r, etcd, d),
+		log: &answered{
+			hook: "sync", kind: "cluster", parent: r.Cluster, because: d.Reason, outcome: outcome, began: began,
+			children: &d.Children, quiet: outcome == nil && d.Quiet,
+		},
 		tell: func() {
 			s.metrics.Decided(d.Reason.Rule)
 			s.metrics.Cluster(r.Cluster, d.Reason.Rule, &d.Status, d.Children)
-			s.logAnswer(&answered{
-				hook: "sync", kind: "cluster", parent: r.Cluster, because: d.Reason, outcome: outcome, began: began,
-				children: &d.Children, quiet: outcome == nil && d.Quiet,
-			})
 			s.logged.note(r.Cluster.UID, d.Status.History)
 		},
 	}, nil
@@ -118,13 +118,12 @@ func (s *Server) finalizeCluster(r *wire.ClusterCall, o observation.Observation,
 	return &decided{
 		encode: func() ([]byte, error) { return asItIs(r, children, finalized) },
 		gone:   finalized,
+		log: &answered{
+			hook: "finalize", kind: "cluster", parent: r.Cluster, because: because, children: &children, began: began,
+		},
 		tell: func() {
 			s.metrics.Decided(because.Rule)
 			s.metrics.Cluster(r.Cluster, because.Rule, &r.Cluster.Status, children)
-			s.logAnswer(&answered{
-				hook: "finalize", kind: "cluster", parent: r.Cluster, because: because, children: &children,
-				began: began,
-			})
 		},
 	}
 }
@@ -138,13 +137,10 @@ func (s *Server) letClusterGo(r *wire.ClusterCall, began time.Time) *decided {
 	return &decided{
 		encode: func() ([]byte, error) { return asItIs(r, children, true) },
 		gone:   true,
-		tell: func() {
-			s.metrics.Decided(because.Rule)
-			s.logAnswer(&answered{
-				hook: "finalize", kind: "cluster", parent: r.Cluster, because: because, children: &children,
-				began: began,
-			})
+		log: &answered{
+			hook: "finalize", kind: "cluster", parent: r.Cluster, because: because, children: &children, began: began,
 		},
+		tell: func() { s.metrics.Decided(because.Rule) },
 	}
 }
 

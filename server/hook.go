@@ -39,8 +39,9 @@ type call struct {
 // decided is the answer to a call, and what is told of it once the answer could be written.
 type decided struct {
 	encode func() ([]byte, error)
-	gone   bool   // nothing more will be asked about the parent
-	tell   func() // nil for nothing
+	gone   bool      // nothing more will be asked about the parent
+	log    *answered // nil for nothing
+	tell   func()    // behind the log; nil for nothing
 	// write writes the decision down; nil for not.
 	write func(body []byte)
 	// keep keeps the answer for calls that are the same; nil for none.
@@ -74,7 +75,7 @@ func (s *Server) answer(ctx context.Context, c *call, path string, began time.Ti
 		return nil, c.misplaced(path)
 	}
 	if c.finalizing && !scope.selects(c.parent) {
-		return s.finish(c, c.letGo(began))
+		return s.finish(ctx, c, c.letGo(began))
 	}
 	if err := scope.check(c.kind, c.parent); err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func (s *Server) answer(ctx context.Context, c *call, path string, began time.Ti
 	if err != nil {
 		return nil, err
 	}
-	return s.finish(c, d)
+	return s.finish(ctx, c, d)
 }
 
 // misplaced says what is wrong with a call that came to the wrong hook, or is untimely.
@@ -110,10 +111,14 @@ func byName[T metav1.Object](all map[string]T) []T {
 }
 
 // finish writes an answer, and tells of it.
-func (s *Server) finish(c *call, d *decided) ([]byte, error) {
+func (s *Server) finish(ctx context.Context, c *call, d *decided) ([]byte, error) {
 	body, err := d.encode()
 	if err != nil {
 		return nil, err
+	}
+	if d.log != nil {
+		s.logAnswer(d.log)
+		traceAnswer(ctx, d.log)
 	}
 	if d.tell != nil {
 		d.tell()

@@ -293,12 +293,21 @@ func TestReplay(t *testing.T) {
 		"time (S3)")
 }
 
-// TestNoCompressionIsLinked: what the server links can unpack nothing that an etcd sends, so that four megabytes of an
-// answer are four on the wire.
-func TestNoCompressionIsLinked(t *testing.T) {
-	for _, name := range []string{"gzip", "snappy", "zstd", "deflate"} {
+// TestNothingIsUnpacked: what the server links can unpack nothing that an etcd sends, so that four megabytes of an
+// answer are four on the wire. What sends traces links gzip, and etcdops puts in its place what refuses.
+func TestNothingIsUnpacked(t *testing.T) {
+	for _, name := range []string{"snappy", "zstd", "deflate"} {
 		require.Nil(t, encoding.GetCompressor(name), name)
 	}
+	gzip := encoding.GetCompressor("gzip")
+	var packed bytes.Buffer
+	w, err := gzip.Compress(&packed)
+	require.NoError(t, err)
+	_, err = w.Write([]byte("some text"))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	_, err = gzip.Decompress(&packed)
+	require.Error(t, err)
 }
 
 // TestQuantitiesOfLongExponents: twelve calls that hold one are refused at once, wherever it stands.

@@ -100,15 +100,15 @@ func (k *kind[O, D]) decided(s *Server, r *wire.Call[O], began time.Time) (*deci
 	return &decided{
 		encode: func() ([]byte, error) { return k.answer(s, o, &v.decision, finalized) },
 		gone:   r.Finalizing && v.goes,
+		log: &answered{
+			hook: "sync", kind: strings.ToLower(k.word), parent: k.parent(o), because: v.because, quiet: v.quiet,
+			began: began,
+		},
 		tell: func() {
 			s.metrics.Decided(k.word + v.because.Rule)
 			if v.note != nil {
 				v.note(s.metrics)
 			}
-			s.logAnswer(&answered{
-				hook: "sync", kind: strings.ToLower(k.word), parent: k.parent(o), because: v.because, quiet: v.quiet,
-				began: began,
-			})
 		},
 	}, nil
 }

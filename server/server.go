@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +46,8 @@ type Options struct {
 	RelatedByUID bool
 	// Metrics of the server; nil makes new ones.
 	Metrics *metrics.Metrics
+	// Traces are sent to a collector of OpenTelemetry; nil for none.
+	Traces *Traces
 	// Log gets one line per call; nil is slog's default.
 	Log *slog.Logger
 	// MaxBody is the largest request in bytes; default 8 MiB.
@@ -148,7 +151,11 @@ func (s *Server) Handler() http.Handler {
 			"sync": synced, "finalize": answered, "customize": {s.customize(k.kind)},
 		} {
 			path := k.path + name
-			e.POST("/"+path, append([]gin.HandlerFunc{s.measured(path), s.authenticate, s.admit}, handlers...)...)
+			first := []gin.HandlerFunc{s.measured(path), s.authenticate}
+			if s.options.Traces != nil { // who may not call makes no span
+				first = append(first, s.options.Traces.call)
+			}
+			e.POST("/"+path, slices.Concat(first, []gin.HandlerFunc{s.admit}, handlers)...)
 		}
 	}
 	return e

@@ -195,6 +195,7 @@ func (s *Server) repeat(c *gin.Context) {
 	r := s.unchanged.of(who.UID, sum, s.now()) // the call before may have found a change
 	if r != nil && s.isAlike(ctx, r) {
 		s.metrics.Repeated(who.UID, r.rule)
+		traceRepeated(ctx, r.rule)
 		reply(c, r.answer)
 		c.Abort()
 		return

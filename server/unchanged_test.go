@@ -41,6 +41,7 @@ type members struct {
 type member struct {
 	pb.UnimplementedClusterServer
 	pb.UnimplementedMaintenanceServer
+	pb.UnimplementedAuthServer
 
 	*members
 
@@ -94,6 +95,7 @@ func calm(t *testing.T) (s *Server, m *members, request map[string]any, decided 
 		one := &member{members: m, name: name}
 		pb.RegisterClusterServer(g, one)
 		pb.RegisterMaintenanceServer(g, one)
+		pb.RegisterAuthServer(g, one)
 		go func() { _ = g.Serve(l) }()
 		t.Cleanup(g.Stop)
 		ip, _ := at(pod, "status")["podIP"].(string)

@@ -465,7 +465,7 @@ func troubleOf(f *facts.Facts, m *facts.Member, who string) string {
 		return fmt.Sprintf("%s: %s", who, reason)
 	case f.Mismatched(m):
 		return fmt.Sprintf("%s: %s", who, f.Mismatch(m))
-	case f.DistrustsPeers(m.Health):
+	case f.Distrusts(m.Health):
 		return who + " started before the present authority and must restart to trust it: see " +
 			v1beta1.Docs + "troubleshooting.md#trustoutdated"
 	case !m.Serving() && f.Fenced(m.PodName):

@@ -150,16 +150,21 @@ func (f *Facts) distrusts(m *Member) (string, bool) {
 	return why, !slices.Equal(wanted, m.Health.Trusts)
 }
 
-// DistrustsPeers reports whether a member runs, but can't hear the others any more: it does not trust the authority
-// that signs for them now, and will only when it starts again.
-func (f *Facts) DistrustsPeers(h observation.Health) bool {
+// Distrusts reports whether a member runs, but can't hear the others, or Quorate, any more: it does not trust the
+// authority that signs for them now, and will only when it starts again.
+func (f *Facts) Distrusts(h observation.Health) bool {
 	if objects.TLSMode(f.Cluster) != v1beta1.TLSAuto || h.Serving() || len(h.Trusts) == 0 ||
 		len(f.CertificateProblems) > 0 {
 		return false
 	}
-	peer := f.Secret(defaults.PeerSecret(f.Cluster))
-	return slices.ContainsFunc(peer.Trust, func(c observation.Certificate) bool {
-		return c.Key == peer.Certificate.Issuer && !slices.Contains(h.Trusts, c.Subject)
+	return slices.ContainsFunc(f.Leaves, func(l defaults.Leaf) bool {
+		if l.What != "peer" && l.What != "operator" {
+			return false
+		}
+		s := f.Secret(l.Secret)
+		return slices.ContainsFunc(s.Trust, func(c observation.Certificate) bool {
+			return c.Key == s.Certificate.Issuer && !slices.Contains(h.Trusts, c.Subject)
+		})
 	})
 }
 

@@ -35,7 +35,7 @@ func (f *Facts) WhyPodsNotServing(names []string) string {
 	var all objects.GroupedReasons
 	for _, name := range names {
 		m := f.unlisted(name)
-		if what := f.WhyNotServing(m); what != "" && !f.DistrustsPeers(m.Health) {
+		if what := f.WhyNotServing(m); what != "" && !f.Distrusts(m.Health) {
 			all.Add(name, what)
 		}
 	}
@@ -119,8 +119,8 @@ func (f *Facts) WhyNotServing(m *Member) string {
 			return what
 		}
 	}
-	if f.DistrustsPeers(m.Health) {
-		return "it does not trust the authority of the others"
+	if f.Distrusts(m.Health) {
+		return "it does not trust the present authority"
 	}
 	return ""
 }

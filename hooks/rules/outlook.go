@@ -141,7 +141,8 @@ func byPerson(f *facts.Facts, unreachable []*facts.Member) decision.Outlook {
 			return true
 		}
 		full := f.DiskFull(m) && !f.MoreRoom(m.PodName)
-		return full || f.Overdue(m) && f.WhyNotReplaced(m) != ""
+		distrusts := f.Distrusts(m.Health) // RecreatePod, which is asked before, can't restart it
+		return full || distrusts || f.Overdue(m) && f.WhyNotReplaced(m) != ""
 	}
 	if slices.ContainsFunc(unreachable, lasts) {
 		return decision.Waits

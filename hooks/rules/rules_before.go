@@ -322,7 +322,7 @@ func leftBehind(f *facts.Facts) []string {
 
 // distrusting are the members that must be restarted to take the present authority.
 func distrusting(f *facts.Facts) []string {
-	return objects.Filter(f.Names, func(name string) bool { return f.DistrustsPeers(f.Health[name]) })
+	return objects.Filter(f.Names, func(name string) bool { return f.Distrusts(f.Health[name]) })
 }
 
 // dataGone are the voters, as last known, of which nothing is left, whose data is gone, or that have found nothing

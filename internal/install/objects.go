@@ -177,8 +177,10 @@ func (i *installation) adaptPods(template object) {
 		env = append(env, object{"name": "QUORATE_METACONTROLLER_VERSION", "value": "4.16"})
 	}
 	c["env"] = slices.Concat(env, i.tenants.repositoriesEnv(), i.scope.env(), i.tenants.env())
-	c["volumeMounts"] = []any{object{"name": "hooks", "mountPath": mounted, "readOnly": true}}
-	spec["volumes"] = []any{object{"name": "hooks", "secret": object{"secretName": forHooks, "defaultMode": 0o440}}}
+	c["volumeMounts"] = slices.Insert(c["volumeMounts"].([]any), 0,
+		any(object{"name": "hooks", "mountPath": mounted, "readOnly": true}))
+	spec["volumes"] = slices.Insert(spec["volumes"].([]any), 0,
+		any(object{"name": "hooks", "secret": object{"secretName": forHooks, "defaultMode": 0o440}}))
 	at(spec, "securityContext")["fsGroup"] = at(spec, "securityContext")["runAsGroup"]
 }
 

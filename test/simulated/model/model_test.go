@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,14 @@ var (
 	steps = flag.Int("steps", 5_000, "how many random steps TestWalks takes in each of its worlds")
 	seed  = flag.Uint64("seed", 1, "of the random steps")
 )
+
+// TestMain has garbage collected rarely where states are few enough.
+func TestMain(m *testing.M) {
+	if flag.Parse(); testing.Short() {
+		debug.SetGCPercent(400)
+	}
+	os.Exit(m.Run())
+}
 
 // noEdits is nothing that a spec may be edited to.
 var noEdits, noSizes = []uint8{}, []int{}

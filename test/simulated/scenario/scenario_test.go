@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,12 @@ import (
 
 	"github.com/quorate-dev/quorate/test/static/docs"
 )
+
+// TestMain has garbage collected rarely: worlds are small, and copied all the time. It takes half of the time.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(1000)
+	os.Exit(m.Run())
+}
 
 // TestStories tells every story but the open ones, each from its beginning. None may break a rule.
 func TestStories(t *testing.T) {

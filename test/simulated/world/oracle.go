@@ -140,12 +140,16 @@ func (w *World) judgeRest(o observation.Observation, d decision.Decision) {
 	}
 }
 
-// eachWritten: to write down and replay takes as long as to decide some ten times.
-const eachWritten = 16
+// eachWritten: to write down and replay takes as long as to decide some ten times. One after a step counts for eight.
+const eachWritten = 64
 
 // judgeJournal replays the entries of some decisions: the same must follow from them.
 func (w *World) judgeJournal(o observation.Observation, d decision.Decision) {
-	if w.Oracle.decisions++; w.Oracle.decisions%eachWritten != 0 && o.Taken == nil {
+	was := w.Oracle.decisions
+	if w.Oracle.decisions++; o.Taken != nil {
+		w.Oracle.decisions += 7
+	}
+	if was/eachWritten == w.Oracle.decisions/eachWritten {
 		return
 	}
 	entry, objects, err := journal.New("", o, d)
