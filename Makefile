@@ -67,7 +67,7 @@ RELEASE = OF_IMAGE="$(OF_IMAGE)" VERSION='$(VERSION)' REVISION=$(shell git rev-p
 
 .PHONY: release
 release: ## bin/release: binaries, plugin, image for amd64 and arm64, SBOMs, licences, checksums; the same bytes from the same commit
-	@$(RELEASE) test/tools/release.sh $(CURDIR)/bin/release
+	@$(RELEASE) test/tools/release.sh bin/release
 
 .PHONY: reproducible
 reproducible: # build the release twice, from two folders, and compare every byte

@@ -16,6 +16,10 @@
 # The same commit gives the same bytes on every machine, since all that could differ is set here: with another release of Go they
 # differ. VERSION, COMMIT, REVISION, SOURCE_DATE_EPOCH, TAGS, LDFLAGS and OF_IMAGE come from the Makefile. PLATFORMS makes fewer, one of linux at least.
 set -euo pipefail
+if (($# != 1)) || [[ ${1##*/} != release ]]; then # it will be emptied
+  echo "usage: $0 FOLDER/release" >&2
+  exit 2
+fi
 mkdir -p "$1"
 out=$(realpath "$1")
 cd "$(dirname "$0")/../.."
