@@ -63,7 +63,7 @@ image: build bin/lab ## bin/quorate.tar, an OCI image, without Docker
 	bin/lab image -o $(CURDIR)/bin/quorate.tar -ref $(IMAGE) $(OF_IMAGE) $(foreach program,$(PROGRAMS),$(CURDIR)/bin/$(program)=/$(program))
 
 # What the scripts of a release are told.
-RELEASE = OF_IMAGE="$(OF_IMAGE)" VERSION='$(VERSION)' TAGS='$(TAGS)' LDFLAGS='$(LDFLAGS)'
+RELEASE = OF_IMAGE="$(OF_IMAGE)" VERSION='$(VERSION)' REVISION=$(shell git rev-parse HEAD) TAGS='$(TAGS)' LDFLAGS='$(LDFLAGS)'
 
 .PHONY: release
 release: ## bin/release: binaries, plugin, image for amd64 and arm64, SBOMs, licences, checksums; the same bytes from the same commit
@@ -72,6 +72,10 @@ release: ## bin/release: binaries, plugin, image for amd64 and arm64, SBOMs, lic
 .PHONY: reproducible
 reproducible: # build the release twice, from two folders, and compare every byte
 	@$(RELEASE) test/tools/reproducible.sh
+
+.PHONY: rehearse
+rehearse: bin/helm # with what is in bin/release: push, sign, attest, verify, with a registry and a key of this machine
+	@test/tools/rehearse.sh
 
 .PHONY: generate generate-check
 generate: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## deepcopy functions, CRDs, docs/reference/api.md, etcd's alerts, templates of the chart

@@ -273,8 +273,9 @@ func (a *invocation) settings(ctx context.Context, body *call) (observation.Sett
 // version, or the image does not tell.
 func otherVersion(version, image string) string {
 	own, _, _ := strings.Cut(version, " ")
-	colon := strings.LastIndex(image, ":")
-	if colon <= strings.LastIndex(image, "/") || strings.Contains(image, "@") || image[colon+1:] == own {
+	tagged, _, _ := strings.Cut(image, "@")
+	colon := strings.LastIndex(tagged, ":")
+	if colon <= strings.LastIndex(tagged, "/") || tagged[colon+1:] == own {
 		return ""
 	}
 	return fmt.Sprintf("this plugin is %s and Quorate's image is %s; what follows is what the plugin's own rules say, "+

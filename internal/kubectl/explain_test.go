@@ -146,8 +146,9 @@ func TestBrokenSafetyIsSaid(t *testing.T) {
 func TestOtherVersion(t *testing.T) {
 	for image, same := range map[string]bool{
 		"ghcr.io/quorate-dev/quorate:v0.1.0": true, "ghcr.io/quorate-dev/quorate:v0.2.0": false,
-		"registry:5000/quorate":                   true,
-		"ghcr.io/quorate-dev/quorate@sha256:0123": true, "": true,
+		"registry:5000/quorate": true, "ghcr.io/quorate-dev/quorate:v0.2.0@sha256:0123": false,
+		"ghcr.io/quorate-dev/quorate:v0.1.0@sha256:0123": true,
+		"ghcr.io/quorate-dev/quorate@sha256:0123":        true, "": true,
 	} {
 		assert.Equal(t, same, otherVersion("v0.1.0 (commit 0123abc)", image) == "", image)
 	}

@@ -24,6 +24,7 @@ require (
 	github.com/creack/pty v1.1.24
 	github.com/google/cel-go v0.29.2
 	github.com/google/go-cmp v0.7.0
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.94.0
 	github.com/prometheus/common v0.71.0
 	github.com/prometheus/prometheus v0.315.0

@@ -7,12 +7,14 @@
 #   kubectl-quorate-OS-ARCH.tar.gz   the plugin with the licences
 #   quorate-image.tar                the image for linux/amd64 and linux/arm64, an OCI layout; quorate-image.digest is its digest in every registry
 #   THIRD-PARTY-LICENSES.txt         licences of all that is linked
-#   quorate-chart.tgz                the Helm chart
+#   quorate-chart.tgz                the Helm chart, with the digest of the image
 #   etcd-cluster-chart.tgz           the chart of one cluster
+#   quorate-manifests.tar.gz         the kustomizations, with the digest of the image
 #   kubectl-quorate.krew.yaml        the plugin's manifest for krew
+#   quorate.intoto.json              of which commit and modules all these are made: in-toto, SLSA provenance v1
 #   SHA256SUMS                       of all these
 # The same commit gives the same bytes on every machine, since all that could differ is set here: with another release of Go they
-# differ. VERSION, COMMIT, SOURCE_DATE_EPOCH, TAGS, LDFLAGS and OF_IMAGE come from the Makefile. PLATFORMS makes fewer.
+# differ. VERSION, COMMIT, REVISION, SOURCE_DATE_EPOCH, TAGS, LDFLAGS and OF_IMAGE come from the Makefile. PLATFORMS makes fewer, one of linux at least.
 set -euo pipefail
 mkdir -p "$1"
 out=$(realpath "$1")
@@ -23,7 +25,7 @@ export GOTOOLCHAIN=go1.26.8 CGO_ENABLED=0 GOFLAGS=-buildvcs=false LC_ALL=C
 umask 022
 rm -rf "${out:?}"/*
 
-binaries=()
+binaries=() archs=()
 compile() { # PACKAGE FILE: in the loop's GOOS and GOARCH
   GOOS=$os GOARCH=$arch go build -trimpath -tags "$TAGS" -ldflags "$LDFLAGS" -o "$out/$2" "$1"
   binaries+=("$out/$2")
@@ -34,6 +36,7 @@ for platform in ${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 w
   echo "building for $platform" >&2
   compile . "quorate-$os-$arch$suffix"
   if [[ $os == linux ]]; then
+    archs+=(-arch "$arch")
     compile ./etcdops/quorate-snapshot "quorate-snapshot-$os-$arch"
     compile ./etcdops/quorate-trim "quorate-trim-$os-$arch"
   fi
@@ -50,11 +53,11 @@ for binary in "${binaries[@]}"; do
     -version "$VERSION" -output "$sbom" "$binary" 2> "$tools/log" || { cat "$tools/log" >&2; exit 1; }
   sed -i '/"tools": \[/,/^    \]/{/"hashes": \[/,/\],/d}' "$sbom"
 done
-"$tools/release" -source "$PWD" -version "$VERSION" -created "$SOURCE_DATE_EPOCH" "${binaries[@]}"
-
 eval "of_image=($OF_IMAGE)" # words as the Makefile quotes them
-go run -C test/real/lab . image -o "$out/quorate-image.tar" -ref "ghcr.io/quorate-dev/quorate:$VERSION" -gzip -arch amd64 -arch arm64 "${of_image[@]}" \
+go run -C test/real/lab . image -o "$out/quorate-image.tar" -ref "ghcr.io/quorate-dev/quorate:$VERSION" -gzip "${archs[@]}" "${of_image[@]}" \
   "$out/quorate-linux-ARCH=/quorate" "$out/quorate-snapshot-linux-ARCH=/quorate-snapshot" "$out/quorate-trim-linux-ARCH=/quorate-trim" \
   "$PWD/LICENSE=/licenses/LICENSE" "$out/THIRD-PARTY-LICENSES.txt=/licenses/THIRD-PARTY-LICENSES.txt" > "$out/quorate-image.digest"
+"$tools/release" -source "$PWD" -version "$VERSION" -revision "$REVISION" -created "$SOURCE_DATE_EPOCH" \
+  -command "make release VERSION=$VERSION${PLATFORMS:+ PLATFORMS='$PLATFORMS'}" "${binaries[@]}"
 (cd "$out" && sha256sum -- * > SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS)
 cat "$out/SHA256SUMS"

@@ -17,12 +17,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if .own }}{{ .own }}{{ else if .registry }}{{ .registry }}/{{ regexReplaceAll "^[^/]*/" .default "" }}{{ else }}{{ .default }}{{ end }}
 {{- end }}
 
-{{/* An image: with the tag of the release, unless it has a tag or a digest of its own. */}}
+{{/* An image: with tag and digest of the release, unless it has a tag or a digest of its own. */}}
 {{- define "quorate.image" -}}
 {{- $own := .own }}
 {{- include "quorate.repository" (dict "own" $own.repository "registry" .registry "default" .default) }}
 {{- with $own.tag | default (ternary "" .tag (not (empty $own.digest))) }}:{{ . }}{{ end }}
-{{- with $own.digest }}@{{ . }}{{ end }}
+{{- with $own.digest | default (ternary .digest "" (empty $own.tag)) }}@{{ . }}{{ end }}
 {{- end }}
 
 {{/* The selector as the server takes it. */}}

@@ -148,10 +148,10 @@ func (t *templates) suffixed(o object, key, suffix string) {
 	o[key] = fmt.Sprint(o[key]) + t.value(suffix)
 }
 
-// image is the expression for an image whose parts the user may name.
-func image(values, repository, tag string) string {
+// image is the expression for an image whose parts the user may name. Of ours a release has the digest.
+func image(values, repository, tag, digest string) string {
 	return fmt.Sprintf(`include "quorate.image" (dict "own" %s.image "registry" .Values.registry `+
-		`"default" %q "tag" (%s))`, values, repository, tag)
+		`"default" %q "tag" (%s) "digest" (%s))`, values, repository, tag, digest)
 }
 
 // container is the one of a Deployment, with what values say about it and its pod.
@@ -194,7 +194,7 @@ func (t *templates) deployment(spec object) {
 	t.set(at(pod, "volumes", 0, "secret"), "secretName", `include "quorate.hooksSecret" .`)
 	c := t.container(spec, ".Values")
 	repository, _, _ := strings.Cut(fmt.Sprint(c["image"]), ":")
-	own := image(".Values", repository, ".Chart.AppVersion")
+	own := image(".Values", repository, ".Chart.AppVersion", `index .Chart.Annotations "quorate.dev/image-digest"`)
 	t.set(c, "image", own)
 	t.set(envOf(c, "QUORATE_IMAGE"), "value", own)
 	etcd := envOf(c, "QUORATE_ETCD_REPOSITORY")
@@ -274,7 +274,7 @@ func (t *templates) metacontroller(spec object) {
 	if !tagged {
 		panic(missing("the version in the image of Metacontroller"))
 	}
-	c["image"] = t.value(image(".Values.metacontroller", repository, `printf "v%s" (`+metaVersion+")"))
+	c["image"] = t.value(image(".Values.metacontroller", repository, `printf "v%s" (`+metaVersion+")", `""`))
 	args, _ := c["args"].([]any)
 	for flag, expression := range map[string]string{
 		"--target-label-selector=quorate.dev/installation": release,

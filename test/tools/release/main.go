@@ -1,6 +1,6 @@
 // release makes what lies beside the binaries of a release: for each quorate the plugin kubectl-quorate in an archive,
-// the plugin's manifest for krew, and the Helm charts. The same binaries give the same bytes. See
-// test/tools/release.sh.
+// the plugin's manifest for krew, the Helm charts and the kustomizations with the digest of the image, and the
+// provenance of all. The same binaries give the same bytes. See test/tools/release.sh.
 package main
 
 import (
@@ -20,18 +20,21 @@ import (
 const licencesFile = "THIRD-PARTY-LICENSES.txt"
 
 func main() {
-	version := flag.String("version", "", "`version` of the release")
+	var b build
+	flag.StringVar(&b.version, "version", "", "`version` of the release")
+	flag.StringVar(&b.revision, "revision", "", "its `commit`, all digits")
+	flag.StringVar(&b.command, "command", "", "`words` that make it")
 	seconds := flag.Int64("created", 0, "its time in `seconds` since 1970")
 	source := flag.String("source", ".", "`folder` with its LICENSE and manifests")
 	flag.Parse()
-	if err := release(*source, *version, time.Unix(*seconds, 0).UTC(), flag.Args()); err != nil {
+	if err := release(*source, b, time.Unix(*seconds, 0).UTC(), flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
 // release does all of it for binaries with names such as quorate-linux-amd64, and leaves it beside them.
-func release(source, version string, created time.Time, binaries []string) error {
+func release(source string, b build, created time.Time, binaries []string) error {
 	if len(binaries) == 0 {
 		return errors.New("no binaries")
 	}
@@ -55,15 +58,30 @@ func release(source, version string, created time.Time, binaries []string) error
 		}
 		archives = append(archives, a)
 	}
-	manifest, err := krew(version, archives)
+	manifest, err := krew(b.version, archives)
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(folder, krewFile), manifest, 0o644); err != nil {
 		return err
 	}
-	for _, c := range charts {
-		packed, err := chart(c.name, filepath.Join(source, c.folder), created)
+	if err := packTrees(folder, source, created); err != nil {
+		return err
+	}
+	statement, err := provenance(folder, b, binaries) // of all that is there: the last
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, provenanceFile), statement, 0o644)
+}
+
+func packTrees(folder, source string, created time.Time) error {
+	digest, err := imageDigest(folder)
+	if err != nil {
+		return err
+	}
+	for _, c := range trees {
+		packed, err := tree(c.name, filepath.Join(source, c.folder), c.without, digest, created)
 		if err != nil {
 			return err
 		}
