@@ -112,7 +112,7 @@ test: bin/gotestsum ## decisions, stories, a small model, the server, and a real
 
 .PHONY: check
 check: ## the rest that needs no Kubernetes: lint, generated files, walks, snapshots and stores, licences, manifests, alerts
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target lint generate-check long later licences tools monitoring
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target tools lint generate-check long later licences monitoring
 
 .PHONY: lint
 lint: bin/golangci-lint ## gofmt, vet, linters, and how documents are written

@@ -132,7 +132,7 @@ func (e *Etcd) config(ctx context.Context, endpoint observation.Endpoint, told *
 				error) {
 				return e.dial(ctx, endpoint)
 			}),
-			grpc.WithChainUnaryInterceptor(e.tracing(endpoint), asked),
+			grpc.WithChainUnaryInterceptor(e.interceptors(endpoint)...),
 		},
 	}
 	if !endpoint.External && endpoint.ServerName != "" {
@@ -308,6 +308,13 @@ func (e *Etcd) traced(ctx context.Context, member observation.Endpoint, method s
 	}
 	ended(uint32(s.Code()))
 	return err
+}
+
+func (e *Etcd) interceptors(member observation.Endpoint) []grpc.UnaryClientInterceptor {
+	if e.Tracer == nil {
+		return []grpc.UnaryClientInterceptor{asked}
+	}
+	return []grpc.UnaryClientInterceptor{e.tracing(member), asked}
 }
 
 // tracing tells the Tracer of all that a client asks of a member.

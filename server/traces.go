@@ -62,7 +62,8 @@ func NewTraces(ctx context.Context, getenv func(string) string, version string, 
 		return nil, unlessOff(err)
 	}
 	read := &tracesLog{log: log}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { read.warn(unusual, err.Error()) }))
+	// The text of an error may have a variable's value.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { read.warn(unusual, fmt.Sprintf("%T", err)) }))
 	otel.SetLogger(logr.FromSlogHandler(read))
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {

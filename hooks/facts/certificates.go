@@ -150,21 +150,32 @@ func (f *Facts) distrusts(m *Member) (string, bool) {
 	return why, !slices.Equal(wanted, m.Health.Trusts)
 }
 
-// Distrusts reports whether a member runs, but can't hear the others, or Quorate, any more: it does not trust the
-// authority that signs for them now, and will only when it starts again.
+// DistrustsPeers reports whether a member runs, but can't hear the others any more: it does not trust the authority
+// that signs for them now, and will only when it starts again.
+func (f *Facts) DistrustsPeers(h observation.Health) bool {
+	return f.distrustsOwner(h, defaults.PeerSecret(f.Cluster))
+}
+
+// DistrustsQuorate reports whether a member runs, and does not trust the authority that signs for Quorate now. It may
+// well vote and serve clients.
+func (f *Facts) DistrustsQuorate(h observation.Health) bool {
+	return f.distrustsOwner(h, objects.OperatorSecret(f.Cluster))
+}
+
+// Distrusts is either of the two.
 func (f *Facts) Distrusts(h observation.Health) bool {
+	return f.DistrustsPeers(h) || f.DistrustsQuorate(h)
+}
+
+// distrustsOwner reports whether a member does not trust the authority of who shows the certificate in a Secret.
+func (f *Facts) distrustsOwner(h observation.Health, secret string) bool {
 	if objects.TLSMode(f.Cluster) != v1beta1.TLSAuto || h.Serving() || len(h.Trusts) == 0 ||
 		len(f.CertificateProblems) > 0 {
 		return false
 	}
-	return slices.ContainsFunc(f.Leaves, func(l defaults.Leaf) bool {
-		if l.What != "peer" && l.What != "operator" {
-			return false
-		}
-		s := f.Secret(l.Secret)
-		return slices.ContainsFunc(s.Trust, func(c observation.Certificate) bool {
-			return c.Key == s.Certificate.Issuer && !slices.Contains(h.Trusts, c.Subject)
-		})
+	s := f.Secret(secret)
+	return slices.ContainsFunc(s.Trust, func(c observation.Certificate) bool {
+		return c.Key == s.Certificate.Issuer && !slices.Contains(h.Trusts, c.Subject)
 	})
 }
 

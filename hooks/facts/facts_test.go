@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/defaults"
 	"github.com/quorate-dev/quorate/hooks/objects"
@@ -86,4 +87,32 @@ func TestAnInitContainerThatEnds(t *testing.T) {
 	assert.Equal(t, "exit 137, OOMKilled of its init container prepare", WordsForEnd(pod, killed))
 	assert.Equal(t, "exit 1", WordsForEnd(pod, &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}))
 	assert.Zero(t, RunningSince(pod), "its etcd has not run")
+}
+
+// TestACrashLoop: it lasts while etcd runs for a moment, and is over when it outlives its last run.
+func TestACrashLoop(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+	for _, c := range []struct {
+		name        string
+		lived, runs time.Duration // runs: 0 for not now
+		restarts    int32
+		loops       bool
+	}{
+		{"it ends within the second", 0, 0, 4, true},
+		{"it is just trying again", 0, 3 * time.Second, 4, true},
+		{"it loads for minutes, and is killed", 3 * time.Minute, 2 * time.Minute, 4, true},
+		{"it has outlived its last run", 0, 2 * time.Minute, 4, false},
+		{"it has ended once", 0, 3 * time.Second, 1, false},
+		{"it served before", time.Hour, 3 * time.Second, 4, false},
+	} {
+		etcd := corev1.ContainerStatus{Name: objects.ContainerEtcd, RestartCount: c.restarts}
+		etcd.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1,
+			StartedAt: ago(time.Hour + c.lived), FinishedAt: ago(time.Hour)}
+		if c.runs > 0 {
+			etcd.State.Running = &corev1.ContainerStateRunning{StartedAt: ago(c.runs)}
+		}
+		pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{etcd}}}
+		assert.Equal(t, c.loops, triesAgain(pod, now), c.name)
+	}
 }

@@ -185,12 +185,28 @@ func (f *Facts) crashed(m *Member) *corev1.ContainerStateTerminated {
 // trying again.
 func (f *Facts) InCrashLoop(name string) bool {
 	m := f.unlisted(name)
-	ended := f.crashed(m)
-	if ended == nil || m.Serving() || f.DiskFull(m) && f.MoreRoom(name) {
+	if m.Pod == nil || f.Health[name].Serving() || f.DiskFull(m) && f.MoreRoom(name) {
+		return false
+	}
+	return Crashing(m.Pod) || triesAgain(m.Pod, f.Now)
+}
+
+// longestLoop is for how long a container must run before the kubelet takes its earlier ends for past.
+const longestLoop = 10 * time.Minute
+
+// triesAgain reports whether etcd has ended with an error more than once, and has not outlived its last run yet.
+func triesAgain(pod *corev1.Pod, now time.Time) bool {
+	etcd := objects.StatusOf(pod, objects.ContainerEtcd)
+	ended := etcd.LastTerminationState.Terminated
+	if ended == nil || ended.ExitCode == 0 || etcd.RestartCount < 2 {
 		return false
 	}
 	lived := ended.FinishedAt.Sub(ended.StartedAt.Time)
-	return Crashing(m.Pod) || lived > 0 && lived < time.Minute
+	if lived >= longestLoop {
+		return false
+	}
+	runs := etcd.State.Running
+	return runs == nil || now.Sub(runs.StartedAt.Time) <= max(lived, time.Minute)
 }
 
 // DiskFull reports whether the unreachable member's etcd has died of a full disk: the end of its log says so (ENOSPC).

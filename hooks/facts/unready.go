@@ -227,17 +227,21 @@ func (f *Facts) Replacements(givenUp string) v1beta1.ReplacementStatus {
 	return r
 }
 
-// countLate counts learners that came to nothing. They are forgotten when one becomes a voter or none is wanted.
+// countLate counts learners that came to nothing. They are forgotten when one becomes a voter or none is wanted, and
+// those that were to be spares when a voter is: it waits for none of their pauses.
 func (f *Facts) countLate(r *v1beta1.ReplacementStatus) {
+	spare := !f.Short()
 	complete := f.Joining() == nil && !f.LacksSpare() && len(f.ReplicaVoters()) >= f.Wanted()
-	if f.promoted() || complete {
+	if f.promoted() || complete || r.Spare && !spare {
 		r.Failures = 0
 		r.Learner = ""
+		r.Spare = false
 		r.NextLearnerTime = metav1.Time{}
 	}
 	if late := f.Late(); late != nil && late.PodName != r.Learner {
 		r.Failures = r.Failures + 1
 		r.Learner = late.PodName
+		r.Spare = spare
 		r.NextLearnerTime = metav1.NewTime(f.NowInSeconds().Add(PauseAfter(r.Failures)))
 	}
 }

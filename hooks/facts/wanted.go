@@ -22,8 +22,8 @@ func (f *Facts) Outdated(m *Member) (string, bool) {
 		return "it has an older template", true
 	case !defaults.SameFlags(MadeForVersion(m.Pod), f.Epoch.Version):
 		return "its flags are for etcd " + MadeForVersion(m.Pod), true
-	case f.Distrusts(m.Health):
-		return "it does not trust the present authority until it restarts", true
+	case f.DistrustsPeers(m.Health):
+		return "it does not trust the authority of the others until it restarts", true
 	}
 	return "", false
 }

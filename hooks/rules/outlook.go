@@ -141,7 +141,8 @@ func byPerson(f *facts.Facts, unreachable []*facts.Member) decision.Outlook {
 			return true
 		}
 		full := f.DiskFull(m) && !f.MoreRoom(m.PodName)
-		distrusts := f.Distrusts(m.Health) // RecreatePod, which is asked before, can't restart it
+		// without a quorum beside it that is seen to serve, it is neither restarted nor replaced
+		distrusts := f.DistrustsQuorate(m.Health) && !m.Restarting() && !f.QuorumWithout(m)
 		return full || distrusts || f.Overdue(m) && f.WhyNotReplaced(m) != ""
 	}
 	if slices.ContainsFunc(unreachable, lasts) {

@@ -6,7 +6,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export GOBIN=$PWD/bin GOFLAGS=-trimpath CGO_ENABLED=0
-[[ -x bin/cosign ]] || go install github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
+version=v3.1.3 # that of .github/workflows/release.yml
+[[ $(go version -m bin/cosign 2> /dev/null) == *"sigstore/cosign/v3	$version"* ]] || go install "github.com/sigstore/cosign/v3/cmd/cosign@$version"
 [[ -x bin/crane ]] || go install github.com/google/go-containerregistry/cmd/crane@v0.22.1
 work=$(mktemp -d) bin=$PWD/bin
 export TUF_ROOT=$work/tuf DOCKER_CONFIG=$work COSIGN_PASSWORD=
@@ -32,6 +33,7 @@ sign=(--yes --key "$work/key.key" --use-signing-config=false --tlog-upload=false
 by=(--key "$work/key.pub" --insecure-ignore-tlog)
 other=(--key "$work/other.pub" --insecure-ignore-tlog)
 cd "${1:-bin/release}"
+grep -q "\"gitCommit\": \"$(git rev-parse HEAD)\"" quorate.intoto.json || { echo "the release is of another commit: make release" >&2; exit 1; }
 
 sha256sum --quiet --check --strict SHA256SUMS
 cosign sign-blob "${sign[@]}" --bundle "$work/sums.sigstore.json" SHA256SUMS

@@ -24,6 +24,11 @@ mkdir -p "$1"
 out=$(realpath "$1")
 cd "$(dirname "$0")/../.."
 
+if ! [[ ${REVISION:-} =~ ^[0-9a-f]{40}$ ]] || [[ -e .git && -n $(git status --porcelain) ]]; then
+  echo "a release is made of a commit, whole: commit what 'git status' shows, and call make release in a clone" >&2
+  exit 1
+fi
+
 unset GOOS GOARCH GOAMD64 GOARM64 GOFIPS140 GODEBUG GOEXPERIMENT GOWORK
 export GOTOOLCHAIN=go1.26.8 CGO_ENABLED=0 GOFLAGS=-buildvcs=false LC_ALL=C
 umask 022

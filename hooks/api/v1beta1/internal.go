@@ -127,6 +127,10 @@ type ReplacementStatus struct {
 	// +optional
 	Learner string `json:"learner,omitempty"`
 
+	// Spare is whether that one was to be a spare: what voters wait for is not counted with those.
+	// +optional
+	Spare bool `json:"spare,omitempty"`
+
 	// NextLearnerTime is when the next learner may be added.
 	// +optional
 	NextLearnerTime metav1.Time `json:"nextLearnerTime,omitzero"`

@@ -332,6 +332,7 @@ func wanders(t *testing.T, salt uint64, walk func(w *walker) (wrong string)) {
 			t.Parallel()
 			w := &walker{story: newStory(inFull()), t: t, r: rand.New(rand.NewPCG(seed, salt))}
 			w.w.Watch = false
+			w.w.Oracle.Decisions = int(seed)
 			if *journals {
 				w.w.Journal = &world.Journal{Objects: journal.Objects{}}
 			}

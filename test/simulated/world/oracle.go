@@ -28,8 +28,8 @@ import (
 type Oracle struct {
 	// Rests is how many answers could have been given again.
 	Rests int
-	// decisions is how many there were.
-	decisions int
+	// Decisions is how many there were. Where it begins says which of them are replayed.
+	Decisions int
 	// Broken are the breaches, in the order in which they happened.
 	Broken []string
 	// cluster is the ID of the only cluster of this epoch (S8); 0 before there is one.
@@ -145,11 +145,11 @@ const eachWritten = 64
 
 // judgeJournal replays the entries of some decisions: the same must follow from them.
 func (w *World) judgeJournal(o observation.Observation, d decision.Decision) {
-	was := w.Oracle.decisions
-	if w.Oracle.decisions++; o.Taken != nil {
-		w.Oracle.decisions += 7
+	was := w.Oracle.Decisions
+	if w.Oracle.Decisions++; o.Taken != nil {
+		w.Oracle.Decisions += 7
 	}
-	if was/eachWritten == w.Oracle.decisions/eachWritten {
+	if was/eachWritten == w.Oracle.Decisions/eachWritten {
 		return
 	}
 	entry, objects, err := journal.New("", o, d)

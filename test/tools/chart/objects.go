@@ -148,7 +148,8 @@ func (t *templates) suffixed(o object, key, suffix string) {
 	o[key] = fmt.Sprint(o[key]) + t.value(suffix)
 }
 
-// image is the expression for an image whose parts the user may name. Of ours a release has the digest.
+// image is the expression for an image whose parts the user may name. Of ours a release has the digest, which that of
+// another repository may not have.
 func image(values, repository, tag, digest string) string {
 	return fmt.Sprintf(`include "quorate.image" (dict "own" %s.image "registry" .Values.registry `+
 		`"default" %q "tag" (%s) "digest" (%s))`, values, repository, tag, digest)
@@ -194,7 +195,7 @@ func (t *templates) deployment(spec object) {
 	t.set(at(pod, "volumes", 0, "secret"), "secretName", `include "quorate.hooksSecret" .`)
 	c := t.container(spec, ".Values")
 	repository, _, _ := strings.Cut(fmt.Sprint(c["image"]), ":")
-	own := image(".Values", repository, ".Chart.AppVersion", `index .Chart.Annotations "quorate.dev/image-digest"`)
+	own := image(".Values", repository, ".Chart.AppVersion", `ternary "" (index .Chart.Annotations "quorate.dev/image-digest") (not (empty .Values.image.repository))`)
 	t.set(c, "image", own)
 	t.set(envOf(c, "QUORATE_IMAGE"), "value", own)
 	etcd := envOf(c, "QUORATE_ETCD_REPOSITORY")

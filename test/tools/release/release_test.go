@@ -156,7 +156,7 @@ func checkChart(t *testing.T, archive []byte) {
 	for set, want := range map[string]string{
 		"name=":                              "ghcr.io/quorate-dev/quorate:v0.1.0@" + pin,
 		"registry=r.example":                 "r.example/quorate-dev/quorate:v0.1.0@" + pin,
-		"image.repository=r.example/mine":    "r.example/mine:v0.1.0@" + pin,
+		"image.repository=r.example/mine":    "r.example/mine:v0.1.0",
 		"image.tag=v9":                       "ghcr.io/quorate-dev/quorate:v9",
 		"image.digest=" + other:              "ghcr.io/quorate-dev/quorate@" + other,
 		"image.tag=v9,image.digest=" + other: "ghcr.io/quorate-dev/quorate:v9@" + other,
