@@ -62,8 +62,7 @@ func NewTraces(ctx context.Context, getenv func(string) string, version string, 
 		return nil, unlessOff(err)
 	}
 	read := &tracesLog{log: log}
-	// The text of an error may have a variable's value.
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { read.warn(unusual, fmt.Sprintf("%T", err)) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { read.warn(unusual, whichOne) }))
 	otel.SetLogger(logr.FromSlogHandler(read))
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
@@ -276,6 +275,9 @@ func (l *tracesLog) warn(what, why string) {
 
 // unusual is of what OpenTelemetry's packages read of the environment.
 const unusual = "a variable of OpenTelemetry does not count"
+
+// whichOne stands for errors whose text has the variable's value.
+const whichOne = "look at OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG"
 
 // Enabled implements [slog.Handler]: for errors.
 func (l *tracesLog) Enabled(_ context.Context, level slog.Level) bool {

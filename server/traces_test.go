@@ -398,6 +398,28 @@ func TestTracesAreSentAtTheEnd(t *testing.T) {
 	require.Equal(t, 200, post(s.Handler(), "/sync", steady(t)).Code, "and it is asked for no more")
 }
 
+// TestAWrongVariable: it is told without its value, and traces are sent.
+func TestAWrongVariable(t *testing.T) {
+	const secret = "ThePassword"
+	for name, value := range map[string]string{
+		"OTEL_RESOURCE_ATTRIBUTES": "team=a," + secret,
+		"OTEL_TRACES_SAMPLER":      secret,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, value)
+			r := receives(t)
+			s, log := testServer(Options{})
+			flush := traced(t, s)
+			require.Equal(t, 200, post(s.Handler(), "/sync", steady(t)).Code)
+			flush()
+			assert.NotEmpty(t, r.spans)
+			assert.Contains(t, log.String(), "does not count")
+			assert.Contains(t, log.String(), name)
+			assert.NotContains(t, log.String(), secret)
+		})
+	}
+}
+
 // TestSampledTraces: the standard variables say which.
 func TestSampledTraces(t *testing.T) {
 	t.Setenv("OTEL_TRACES_SAMPLER", "always_off")
