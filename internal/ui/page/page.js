@@ -171,7 +171,21 @@ function fill(node, items, make) {
   const text = JSON.stringify(items);
   if (node.dataset.has === text) return;
   node.dataset.has = text;
-  node.replaceChildren(...items.map(make));
+  const was = node.made || new Map();
+  node.made = new Map();
+  items.forEach((item, i) => {
+    let key = JSON.stringify(item);
+    while (node.made.has(key)) key += '+';
+    node.made.set(key, was.get(key) || make(item, i));
+  });
+  // What stays is not moved: who is at it with the keyboard stays there.
+  const stay = new Set(node.made.values());
+  for (const child of [...node.childNodes]) if (!stay.has(child)) child.remove();
+  let next = node.firstChild;
+  for (const child of stay) {
+    if (child === next) next = next.nextSibling;
+    else node.insertBefore(child, next);
+  }
 }
 
 const table = (node, head, rows) => fill(node, [head, ...rows], (row, i) =>

@@ -49,11 +49,17 @@ func TestQuorateHasNoCredentials(t *testing.T) {
 		for _, v := range pod.Spec.Volumes {
 			require.Nil(t, v.Projected, "%s: volume %s", pod.Name, v.Name)
 			require.NotNil(t, v.Secret, "%s: volume %s", pod.Name, v.Name)
+			if v.Secret.SecretName == "quorate-traces" { // the authority of a collector, which need not be there
+				require.True(t, *v.Secret.Optional)
+				require.Equal(t, []corev1.KeyToPath{{Key: "CA", Path: "ca.crt"}}, v.Secret.Items)
+				continue
+			}
 			require.Equal(t, "quorate-hooks", v.Secret.SecretName)
 		}
 		for _, c := range pod.Spec.Containers {
 			for _, m := range c.VolumeMounts {
-				require.Equal(t, "/etc/quorate", m.MountPath, "and nothing at /var/run/secrets")
+				require.Contains(t, []string{"/etc/quorate", "/etc/quorate-traces"}, m.MountPath,
+					"and nothing at /var/run/secrets")
 			}
 		}
 	}
