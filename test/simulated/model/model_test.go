@@ -21,8 +21,9 @@ var (
 
 // TestMain has garbage collected rarely where states are few enough.
 func TestMain(m *testing.M) {
-	if flag.Parse(); testing.Short() {
+	if flag.Parse(); !*deep {
 		debug.SetGCPercent(400)
+		debug.SetMemoryLimit(6 << 30)
 	}
 	os.Exit(m.Run())
 }
