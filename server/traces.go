@@ -27,8 +27,8 @@ import (
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
-// Traces are spans of calls and of their requests to etcd, for a collector of OpenTelemetry. They hold names of objects,
-// members, rules, steps and methods, and numbers: no key, value, user, password, message or error
+// Traces are spans of calls and of their requests to etcd, for a collector of OpenTelemetry. They hold names of
+// objects, members, rules, steps and methods, and numbers: no key, value, user, password, message or error
 // (docs/decisions/0056-traces.md). Make them with NewTraces.
 type Traces struct {
 	provider *sdk.TracerProvider
@@ -235,8 +235,8 @@ func (s *sender) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) erro
 // refusedBy is how OpenTelemetry's exporter says with which status the collector refused.
 var refusedBy = regexp.MustCompile(`failed to send to \S+: (\d{3})`)
 
-// whyNotSent is in our words: those of the exporter hold its URL and what the collector answered, in either of which may
-// be a password.
+// whyNotSent is in our words: those of the exporter hold its URL and what the collector answered, and either may have a
+// password.
 func whyNotSent(ctx context.Context, err error) string {
 	var network *net.OpError
 	var untrusted *tls.CertificateVerificationError

@@ -195,7 +195,8 @@ func (t *templates) deployment(spec object) {
 	t.set(at(pod, "volumes", 0, "secret"), "secretName", `include "quorate.hooksSecret" .`)
 	c := t.container(spec, ".Values")
 	repository, _, _ := strings.Cut(fmt.Sprint(c["image"]), ":")
-	own := image(".Values", repository, ".Chart.AppVersion", `ternary "" (index .Chart.Annotations "quorate.dev/image-digest") (not (empty .Values.image.repository))`)
+	const digest = `ternary "" (index .Chart.Annotations "quorate.dev/image-digest") (not (empty .Values.image.repository))`
+	own := image(".Values", repository, ".Chart.AppVersion", digest)
 	t.set(c, "image", own)
 	t.set(envOf(c, "QUORATE_IMAGE"), "value", own)
 	etcd := envOf(c, "QUORATE_ETCD_REPOSITORY")
