@@ -137,6 +137,9 @@ func timesOf(s *v1beta1.EtcdClusterStatus) []*metav1.Time {
 	for i := range s.Internal.Leadership.SlowDisks {
 		list = append(list, &s.Internal.Leadership.SlowDisks[i].StartTime)
 	}
+	if r := s.Internal.Replacement; r != nil {
+		list = append(list, &r.RefusedTime)
+	}
 	if d := s.Defragmentation; d != nil {
 		list = append(list, &d.StartTime, &d.CompletionTime)
 	}

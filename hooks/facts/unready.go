@@ -176,10 +176,18 @@ func (f *Facts) Late() *Member {
 		return nil // without it the change would go on with a voter
 	}
 	since := f.CatchesUpSince(l)
-	if since.IsZero() || f.WhileAvailable(since) < f.TimeFor() {
+	if !f.NeverVotes(l) && (since.IsZero() || f.WhileAvailable(since) < f.TimeFor()) {
 		return nil
 	}
 	return l
+}
+
+// NeverVotes reports whether etcd has refused to make the learner a voter for as long as one has to catch up, although
+// it serves all that time: it answers us, and the leader does not hear it, as behind a firewall.
+func (f *Facts) NeverVotes(l *Member) bool {
+	r := f.Cluster.Status.Internal.Replacement
+	return r != nil && l.PodName != "" && r.Refused == l.PodName && f.CaughtUp(l) &&
+		f.WhileAvailable(r.RefusedTime) >= f.TimeFor()
 }
 
 // TimeFor is how long a learner has to catch up: it must get all of the leader's data.
@@ -222,6 +230,7 @@ func (f *Facts) Replacements(givenUp string) v1beta1.ReplacementStatus {
 	if f.Cluster.Generation != f.Cluster.Status.ObservedGeneration {
 		r = v1beta1.ReplacementStatus{}
 	}
+	f.noteRefused(&r)
 	f.countLate(&r)
 	f.countReplaced(&r, givenUp)
 	return r
@@ -246,6 +255,19 @@ func (f *Facts) countLate(r *v1beta1.ReplacementStatus) {
 	}
 }
 
+// noteRefused keeps since when etcd refuses to make a learner a voter: for as long as it has caught up.
+func (f *Facts) noteRefused(r *v1beta1.ReplacementStatus) {
+	l := f.Learner()
+	if l == nil || l.PodName != r.Refused || !f.CaughtUp(l) {
+		r.Refused = ""
+		r.RefusedTime = metav1.Time{}
+	}
+	if l != nil && r.Refused == "" && f.CaughtUp(l) && f.promotionFailed() {
+		r.Refused = l.PodName
+		r.RefusedTime = f.NowInSeconds()
+	}
+}
+
 // countReplaced counts voters that are given up. Their successors may vote and be unreachable in turn, for the same
 // reason, and of each a claim is kept: so they are forgotten only an hour after the pause.
 func (f *Facts) countReplaced(r *v1beta1.ReplacementStatus, name string) {
@@ -264,6 +286,15 @@ func (f *Facts) countReplaced(r *v1beta1.ReplacementStatus, name string) {
 // promoted reports whether this call has made a learner a voter.
 func (f *Facts) promoted() bool {
 	if f.Taken == nil || f.Taken.Err != "" {
+		return false
+	}
+	_, is := f.Taken.Step.(decision.Promote)
+	return is
+}
+
+// promotionFailed reports whether etcd has refused in this call to make a learner a voter.
+func (f *Facts) promotionFailed() bool {
+	if f.Taken == nil || f.Taken.Err == "" {
 		return false
 	}
 	_, is := f.Taken.Step.(decision.Promote)

@@ -65,15 +65,21 @@ func learnerOverdue(f *facts.Facts) *decision.Plan {
 	if l == nil {
 		return nil
 	}
+	failed := fmt.Sprintf("did not catch up within %s", objects.Brief(f.TimeFor()))
+	why := f.WhyNotServing(l)
+	if f.NeverVotes(l) {
+		failed = fmt.Sprintf("did not become a voter within %s", objects.Brief(f.TimeFor()))
+		why = "the leader does not hear it, or etcd refuses for another reason"
+	}
 	if noted := f.Cluster.Status.Internal.Replacement; noted == nil || noted.Learner != l.PodName {
 		return &decision.Plan{
-			Message: fmt.Sprintf("recording that the learner %s did not catch up within %s, before it is removed%s",
-				l.PodName, objects.Brief(f.TimeFor()), objects.Colon(f.WhyNotServing(l))),
+			Message: fmt.Sprintf("recording that the learner %s %s, before it is removed%s", l.PodName, failed,
+				objects.Colon(why)),
 			Resync: decision.ResyncLater,
 		}
 	}
-	return removeMember(f, l, fmt.Sprintf("removing the learner %s, which did not catch up within %s; the next one "+
-		"gets a new name%s", l.PodName, objects.Brief(f.TimeFor()), objects.Colon(f.WhyNotServing(l))))
+	return removeMember(f, l, fmt.Sprintf("removing the learner %s, which %s; the next one gets a new name%s",
+		l.PodName, failed, objects.Colon(why)))
 }
 
 // pausedReplacement says why a voter is not given up now, although its time is over; nil when it is.

@@ -131,6 +131,14 @@ type ReplacementStatus struct {
 	// +optional
 	Spare bool `json:"spare,omitempty"`
 
+	// Refused is the learner that has caught up and that etcd does not make a voter, RefusedTime since when. It has as
+	// long for that as for catching up.
+	// +optional
+	Refused string `json:"refused,omitempty"`
+
+	// +optional
+	RefusedTime metav1.Time `json:"refusedTime,omitzero"`
+
 	// NextLearnerTime is when the next learner may be added.
 	// +optional
 	NextLearnerTime metav1.Time `json:"nextLearnerTime,omitzero"`
