@@ -85,6 +85,9 @@ func (f *Facts) Readied() []string {
 		return nil
 	}
 	missing := f.Missing()
+	if missing <= 0 {
+		return nil
+	}
 	var list []string
 	for _, name := range f.Names {
 		if len(list) < missing && f.ToBeAdded(name) && f.fitsAhead(name) {

@@ -239,6 +239,11 @@ func (f *Facts) Replacements(givenUp string) v1beta1.ReplacementStatus {
 // countLate counts learners that came to nothing. They are forgotten when one becomes a voter or none is wanted, and
 // those that were to be spares when a voter is: it waits for none of their pauses.
 func (f *Facts) countLate(r *v1beta1.ReplacementStatus) {
+	late := f.Late()
+	remembered := r.Failures > 0 || r.Learner != "" || !r.NextLearnerTime.IsZero()
+	if late == nil && !remembered {
+		return
+	}
 	spare := !f.Short()
 	complete := f.Joining() == nil && !f.LacksSpare() && len(f.ReplicaVoters()) >= f.Wanted()
 	if f.promoted() || complete || r.Spare && !spare {
@@ -247,7 +252,7 @@ func (f *Facts) countLate(r *v1beta1.ReplacementStatus) {
 		r.Spare = false
 		r.NextLearnerTime = metav1.Time{}
 	}
-	if late := f.Late(); late != nil && late.PodName != r.Learner {
+	if late != nil && late.PodName != r.Learner {
 		r.Failures = r.Failures + 1
 		r.Learner = late.PodName
 		r.Spare = spare

@@ -143,8 +143,8 @@ func (f *Facts) MemberClaims(member string) []*corev1.PersistentVolumeClaim {
 
 // claimBeingDeleted reports whether something that the member stands on is being deleted.
 func (f *Facts) claimBeingDeleted(member string) bool {
-	return slices.ContainsFunc(f.MemberClaims(member),
-		func(c *corev1.PersistentVolumeClaim) bool { return f.Ours(c) && c.DeletionTimestamp != nil })
+	goes := func(c *corev1.PersistentVolumeClaim) bool { return f.Ours(c) && c.DeletionTimestamp != nil }
+	return goes(f.Children.Claims[member]) || f.HasWAL(member) && goes(f.WALOf(member))
 }
 
 // MayBegin reports whether the member may begin with nothing on the claims that there are.

@@ -83,9 +83,14 @@ func (f *Facts) VoterToSucceed() (*Member, string) {
 // serves joins. etcd advises to remove first, which holds for dead members. So there are never fewer than asked for,
 // and a single member can be moved at all.
 func (f *Facts) Wanted() int {
-	lost, _ := f.LostVoter()
-	if replaced, _ := f.VoterToSucceed(); replaced != nil && lost == nil && len(f.ReplicaVoters()) >= f.Replicas {
-		return f.Replicas + 1
+	if len(f.ReplicaVoters()) < f.Replicas {
+		return f.Replicas
 	}
-	return f.Replicas
+	if replaced, _ := f.VoterToSucceed(); replaced == nil {
+		return f.Replicas
+	}
+	if lost, _ := f.LostVoter(); lost != nil {
+		return f.Replicas
+	}
+	return f.Replicas + 1
 }

@@ -24,10 +24,13 @@ func Statuses(pod *corev1.Pod) []corev1.ContainerStatus {
 
 // StatusOf is what is told of the pod's container of this name; all empty for nothing.
 func StatusOf(pod *corev1.Pod, container string) corev1.ContainerStatus {
-	if pod != nil {
-		for _, s := range Statuses(pod) {
-			if s.Name == container {
-				return s
+	if pod == nil {
+		return corev1.ContainerStatus{}
+	}
+	for _, list := range [2][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			if list[i].Name == container {
+				return list[i]
 			}
 		}
 	}
