@@ -23,6 +23,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
@@ -173,9 +174,47 @@ func (f *fleet) cluster(i int, c call, status string) (*cluster, error) {
 			made.values["secret/"+name+"/"+key] = base64.StdEncoding.EncodeToString(value)
 		}
 	}
+	if made.values["status"], err = expiring(status, secrets); err != nil {
+		return nil, err
+	}
 	made.shown = secrets[f.parent.Name+"-server-tls"]
 	made.values["serves"] = serves(made.shown, secrets[f.parent.Name+"-peer-tls"])
 	return made, nil
+}
+
+// expiring is a status that says when these certificates end. Were it another one, no call would find a cluster at
+// rest.
+func expiring(status string, secrets map[string]map[string][]byte) (string, error) {
+	var whole map[string]json.RawMessage
+	var tls map[string]json.RawMessage
+	var list []v1beta1.CertificateStatus
+	if err := errors.Join(json.Unmarshal([]byte(status), &whole), json.Unmarshal(whole["tls"], &tls),
+		json.Unmarshal(tls["certificates"], &list)); err != nil {
+		return "", fmt.Errorf("status: %w", err)
+	}
+	for i := range list {
+		block, _ := pem.Decode(secrets[list[i].SecretRef.Name][objects.KeyCertificate])
+		if block == nil {
+			return "", fmt.Errorf("status: the Secret %s has no certificate", list[i].SecretRef.Name)
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return "", err
+		}
+		list[i].NotAfter = metav1.NewTime(c.NotAfter)
+	}
+	var err error
+	for _, part := range []struct {
+		of    map[string]json.RawMessage
+		key   string
+		value any
+	}{{tls, "certificates", list}, {whole, "tls", tls}} {
+		if part.of[part.key], err = json.Marshal(part.value); err != nil {
+			return "", err
+		}
+	}
+	text, err := json.Marshal(whole)
+	return string(text), err
 }
 
 // issue makes certificates and keys like those of the recorded Secrets, valid since an hour, by the recipes of the

@@ -37,6 +37,10 @@ func TestFleet(t *testing.T) {
 		for name, s := range o.Children.Secrets {
 			assert.Empty(t, s.Flaw, "Secret %s of cluster %d", name, i)
 		}
+		for _, c := range o.Cluster.Status.TLS.Certificates {
+			shown := o.Children.Secrets[c.SecretRef.Name].Certificate
+			assert.True(t, shown.NotAfter.Equal(c.NotAfter.Time), "else a call changes the status: %s", c.Name)
+		}
 		assert.False(t, seen[string(o.Cluster.UID)])
 		seen[string(o.Cluster.UID)] = true
 		own := c.values["secret/demo-server-tls/tls.crt"]

@@ -23,13 +23,14 @@ import (
 // It takes the flags that startQuorate passes.
 func serve(ctx context.Context, args []string) error {
 	var callers server.CallerFiles
-	var listen, pages, image, namespace string
+	var listen, pages, image, namespace, domain string
 	var drain time.Duration
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	flags.StringVar(&listen, "listen", "", "")
 	flags.StringVar(&pages, "metrics-listen", "", "")
 	flags.StringVar(&image, "image", "", "")
 	flags.StringVar(&namespace, "namespace", "", "")
+	flags.StringVar(&domain, "cluster-domain", "", "")
 	flags.StringVar(&callers.Cert, "tls-cert", "", "")
 	flags.StringVar(&callers.Key, "tls-key", "", "")
 	flags.StringVar(&callers.Token, "token-file", "", "")
@@ -55,7 +56,8 @@ func serve(ctx context.Context, args []string) error {
 	told := metrics.New("profiled", "")
 	s := server.New(server.Options{
 		Etcd: &etcdops.Etcd{Observer: told.EtcdCall}, Callers: who, Metrics: told, Log: log, DrainDelay: drain,
-		Settings: observation.Settings{Images: objects.Images{Image: image}, Namespace: namespace},
+		Settings: observation.Settings{Images: objects.Images{Image: image}, Namespace: namespace,
+			ClusterDomain: domain},
 	})
 	hooksAt, err := net.Listen("tcp", listen)
 	if err != nil {
