@@ -94,8 +94,8 @@ func promote(f *facts.Facts) *decision.Plan {
 	if l == nil || l.PodName == "" || !f.CaughtUp(l) || f.HasOutdatedTemplate(l) {
 		return nil // its pod is replaced before it votes
 	}
-	if l == f.Spare() || f.NeverVotes(l) {
-		return nil
+	if l == f.Spare() || f.NeverVotes(l) && f.Late() == l {
+		return nil // it stays as it is, or is given up
 	}
 	// emptied now, it could join a second time: no voter may (S10)
 	if objects.MayBegin(l.Pod) {
