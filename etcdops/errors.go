@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate-dev/quorate/hooks/decision"
 )
 
 // A cause is what can come of a call. Every error of this package wraps exactly one. They reach status and log, so each
@@ -37,7 +39,7 @@ const (
 	ErrOtherEtcd = cause("another etcd answers at this address")
 	// ErrLearnerCutOff: the learner that should be promoted does not get what the leader writes now (S5); why follows.
 	// Wait.
-	ErrLearnerCutOff = cause("the learner is not connected to the leader")
+	ErrLearnerCutOff = cause(decision.LearnerCutOff)
 	// errUnknownStep: a step of a kind that this package does not know.
 	errUnknownStep = cause("unknown step")
 

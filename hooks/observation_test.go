@@ -262,9 +262,8 @@ func verify(o observation.Observation, d decision.Decision) error {
 	return errors.Join(rules.VerifyOutlook(d), safety.Verify(o, d))
 }
 
-// BenchmarkDecide is the cost of one decision at rest. Bounds: 50 microseconds for 3 members, 150 for 9.
 // TestADecisionIsCheap bounds what a decision about a calm cluster of three allocates, which no machine's pace changes:
-// it had come to be three times as much before anybody measured.
+// it had come to be three times as much before it was measured.
 func TestADecisionIsCheap(t *testing.T) {
 	o := serve(3)
 	if made := testing.AllocsPerRun(20, func() { Decide(o) }); made > 700 {
@@ -272,6 +271,7 @@ func TestADecisionIsCheap(t *testing.T) {
 	}
 }
 
+// BenchmarkDecide is the cost of one decision at rest. Bounds: 50 microseconds for 3 members, 150 for 9.
 func BenchmarkDecide(b *testing.B) {
 	for _, n := range []int{3, 9} {
 		o := serve(n)

@@ -148,6 +148,9 @@ func (Defragment) step() {}
 
 func (Disarm) step() {}
 
+// LearnerCutOff begins [Outcome.Err] where a learner is not promoted because it does not get what the leader writes now.
+const LearnerCutOff = "the learner is not connected to the leader"
+
 // Outcome is what became of a step.
 type Outcome struct {
 	Step Step

@@ -138,7 +138,7 @@ func timesOf(s *v1beta1.EtcdClusterStatus) []*metav1.Time {
 		list = append(list, &s.Internal.Leadership.SlowDisks[i].StartTime)
 	}
 	if r := s.Internal.Replacement; r != nil {
-		list = append(list, &r.RefusedTime)
+		list = append(list, &r.CutOffTime)
 	}
 	if d := s.Defragmentation; d != nil {
 		list = append(list, &d.StartTime, &d.CompletionTime)

@@ -176,18 +176,18 @@ func (f *Facts) Late() *Member {
 		return nil // without it the change would go on with a voter
 	}
 	since := f.CatchesUpSince(l)
-	if !f.NeverVotes(l) && (since.IsZero() || f.WhileAvailable(since) < f.TimeFor()) {
+	if !f.CutOff(l) && (since.IsZero() || f.WhileAvailable(since) < f.TimeFor()) {
 		return nil
 	}
 	return l
 }
 
-// NeverVotes reports whether etcd has refused to make the learner a voter for as long as one has to catch up, although
-// it serves all that time: it answers us, and the leader does not hear it, as behind a firewall.
-func (f *Facts) NeverVotes(l *Member) bool {
+// CutOff reports whether the learner has not got what the leader writes for as long as one has to catch up, although it
+// answers us all that time, as behind a firewall between members.
+func (f *Facts) CutOff(l *Member) bool {
 	r := f.Cluster.Status.Internal.Replacement
-	return r != nil && l.PodName != "" && r.Refused == l.PodName && f.CaughtUp(l) &&
-		f.WhileAvailable(r.RefusedTime) >= f.TimeFor()
+	named := r != nil && r.CutOff != "" && r.CutOff == l.PodName
+	return named && f.CaughtUp(l) && f.WhileAvailable(r.CutOffTime) >= f.TimeFor()
 }
 
 // TimeFor is how long a learner has to catch up: it must get all of the leader's data.
@@ -230,7 +230,7 @@ func (f *Facts) Replacements(givenUp string) v1beta1.ReplacementStatus {
 	if f.Cluster.Generation != f.Cluster.Status.ObservedGeneration {
 		r = v1beta1.ReplacementStatus{}
 	}
-	f.noteRefused(&r)
+	f.noteCutOff(&r)
 	f.countLate(&r)
 	f.countReplaced(&r, givenUp)
 	return r
@@ -260,16 +260,17 @@ func (f *Facts) countLate(r *v1beta1.ReplacementStatus) {
 	}
 }
 
-// noteRefused keeps since when etcd refuses to make a learner a voter: for as long as it has caught up.
-func (f *Facts) noteRefused(r *v1beta1.ReplacementStatus) {
+// noteCutOff keeps since when a learner is cut off: for as long as it answers and has caught up.
+func (f *Facts) noteCutOff(r *v1beta1.ReplacementStatus) {
 	l := f.Learner()
-	if l == nil || l.PodName != r.Refused || !f.CaughtUp(l) {
-		r.Refused = ""
-		r.RefusedTime = metav1.Time{}
+	if l == nil || l.PodName != r.CutOff || !f.CaughtUp(l) {
+		r.CutOff = ""
+		r.CutOffTime = metav1.Time{}
 	}
-	if l != nil && r.Refused == "" && f.CaughtUp(l) && f.promotionFailed() {
-		r.Refused = l.PodName
-		r.RefusedTime = f.NowInSeconds()
+	refused := f.promotes() && strings.HasPrefix(f.Taken.Err, decision.LearnerCutOff)
+	if l != nil && r.CutOff == "" && refused && f.CaughtUp(l) {
+		r.CutOff = l.PodName
+		r.CutOffTime = f.NowInSeconds()
 	}
 }
 
@@ -289,17 +290,11 @@ func (f *Facts) countReplaced(r *v1beta1.ReplacementStatus, name string) {
 }
 
 // promoted reports whether this call has made a learner a voter.
-func (f *Facts) promoted() bool {
-	if f.Taken == nil || f.Taken.Err != "" {
-		return false
-	}
-	_, is := f.Taken.Step.(decision.Promote)
-	return is
-}
+func (f *Facts) promoted() bool { return f.promotes() && f.Taken.Err == "" }
 
-// promotionFailed reports whether etcd has refused in this call to make a learner a voter.
-func (f *Facts) promotionFailed() bool {
-	if f.Taken == nil || f.Taken.Err == "" {
+// promotes reports whether this call has tried that.
+func (f *Facts) promotes() bool {
+	if f.Taken == nil {
 		return false
 	}
 	_, is := f.Taken.Step.(decision.Promote)

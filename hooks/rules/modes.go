@@ -198,9 +198,9 @@ var Modes = []Mode{
 				"A member that an EtcdOperation of type Fence names is stopped and stays a member, while "+
 					"the others can do without it (S1); which pod that takes is recorded first (S2).", fence),
 			decision.NewRule("LearnerOverdue",
-				"A learner that has not caught up in time, or that etcd refuses to promote for as long, is counted, and "+
-					"then removed; the next one gets a new name, after a pause that grows from failure to failure (S9).",
-				learnerOverdue),
+				"A learner that has not caught up in time, or is cut off from the leader for as long, is counted, and "+
+					"then removed; the next one gets a new name, after a pause that grows from failure to "+
+					"failure (S9).", learnerOverdue),
 			decision.NewRule("RecreatePod",
 				"A pod that is down and was made from an outdated template, or in the wrong way, is replaced, one "+
 					"at a time (S2), and so is one that can't hear the others because it does not trust their "+

@@ -67,9 +67,9 @@ func learnerOverdue(f *facts.Facts) *decision.Plan {
 	}
 	failed := fmt.Sprintf("did not catch up within %s", objects.Brief(f.TimeFor()))
 	why := f.WhyNotServing(l)
-	if f.NeverVotes(l) {
-		failed = fmt.Sprintf("did not become a voter within %s", objects.Brief(f.TimeFor()))
-		why = "the leader does not hear it, or etcd refuses for another reason"
+	if f.CutOff(l) {
+		failed = fmt.Sprintf("could not be promoted within %s", objects.Brief(f.TimeFor()))
+		why = "what the leader writes does not reach it"
 	}
 	if noted := f.Cluster.Status.Internal.Replacement; noted == nil || noted.Learner != l.PodName {
 		return &decision.Plan{

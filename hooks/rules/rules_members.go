@@ -94,7 +94,7 @@ func promote(f *facts.Facts) *decision.Plan {
 	if l == nil || l.PodName == "" || !f.CaughtUp(l) || f.HasOutdatedTemplate(l) {
 		return nil // its pod is replaced before it votes
 	}
-	if l == f.Spare() || f.NeverVotes(l) && f.Late() == l {
+	if l == f.Spare() || f.CutOff(l) && f.Late() == l {
 		return nil // it stays as it is, or is given up
 	}
 	// emptied now, it could join a second time: no voter may (S10)

@@ -131,13 +131,14 @@ type ReplacementStatus struct {
 	// +optional
 	Spare bool `json:"spare,omitempty"`
 
-	// Refused is the learner that has caught up and that etcd does not make a voter, RefusedTime since when. It has as
-	// long for that as for catching up.
+	// CutOff is the learner that has caught up and that does not get what the leader writes now. It has as long to get
+	// that as it has for catching up.
 	// +optional
-	Refused string `json:"refused,omitempty"`
+	CutOff string `json:"cutOff,omitempty"`
 
+	// CutOffTime is since when.
 	// +optional
-	RefusedTime metav1.Time `json:"refusedTime,omitzero"`
+	CutOffTime metav1.Time `json:"cutOffTime,omitzero"`
 
 	// NextLearnerTime is when the next learner may be added.
 	// +optional
